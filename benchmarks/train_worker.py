@@ -176,8 +176,8 @@ class Jax:
 
     def batch_norm(self, x: Any, scale: Any, shift: Any) -> Any:
         centred = x - x.mean((0, 2, 3), keepdims=True)
-        spread = self.jax.lax.rsqrt((centred**2).mean((0, 2, 3), keepdims=True) + 1e-5)
-        return centred * spread * scale[:, None, None] + shift[:, None, None]
+        inverse = self.jax.lax.rsqrt((centred**2).mean((0, 2, 3), keepdims=True) + 1e-5)
+        return centred * inverse * scale[:, None, None] + shift[:, None, None]
 
     def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
         return x.mean(axes)
@@ -260,8 +260,8 @@ class Tinygrad:
 
     def batch_norm(self, x: Any, scale: Any, shift: Any) -> Any:
         mean = x.mean((0, 2, 3))
-        spread = ((x - mean.reshape(1, -1, 1, 1)) ** 2).mean((0, 2, 3))
-        return x.batchnorm(scale, shift, mean, (spread + 1e-5).rsqrt())
+        variance = ((x - mean.reshape(1, -1, 1, 1)) ** 2).mean((0, 2, 3))
+        return x.batchnorm(scale, shift, mean, (variance + 1e-5).rsqrt())
 
     def mean(self, x: Any, axes: tuple[int, ...]) -> Any:
         return x.mean(axes)

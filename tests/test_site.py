@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.cpu_results import Results
 from porism.tensor import namespace
-from tools.site import benchmark_page, reference_pages, site_links, site_pages
+from tools.site import benchmark_page, reference_pages, site_links, site_pages, start_page
 
 ROOT = Path(__file__).resolve().parents[1]
 LESSONS = sorted((ROOT / "docs" / "tutorial").glob("0*.md"))
@@ -38,6 +38,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     site_pages.write(folder)
     return folder / "pages"
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [page.name[:4] for page in pages] == [f"{k + 1:04}" for k in range(len(pages))]
+    for page in pages:
+        assert page.read_text(encoding="utf-8").startswith(f"# {page.name[:4]} "), page.name
 
 
 def test_no_link_is_dead(pages: Path) -> None:
@@ -96,4 +103,47 @@ def test_the_benchmark_page_has_every_figure_of_the_file(tmp_path: Path) -> None
     tree = ElementTree.fromstring(picture)
     words = [element.text for element in tree.iter() if element.text and element.text.strip()]
     assert {workload, "porism 2 ms", "numpy 1 ms"} <= set(words)
+    assert "| numpy | 0.50 | 0 of 1 |" in text
+    assert "roofline.svg" not in text  # no limits were measured
     assert site_links.dead_links(tmp_path / "pages") == []
+
+
+def test_the_roofline_has_every_point_and_the_limits_that_were_measured(tmp_path: Path) -> None:
+    results = Results(2)
+    rates = {f"{level} {kind}": 2e11 for level in ("L3", "DRAM") for kind in ("copy", "triad")}
+    results.limits = [
+        {**rates, "peak f32": 4e11, "L3 read": 2e11, "DRAM read": 5e10, "cache": 2**25}
+    ]
+    for workload in ("mm_512", "softmax_512"):
+        for name in ("porism", "numpy"):
+            cell = {"seconds": 0.002, "right": True, "error": 0.0}
+            results.add(workload, {name: cell}, "2026-01-01 00:00:00")
+    tree = ElementTree.fromstring(benchmark_page.roofline(results))
+    titles = [e.text or "" for e in tree.iter() if e.tag.endswith("title")]
+    assert sorted(title.partition(":")[0] for title in titles) == [
+        "mm_512, numpy", "mm_512, porism", "softmax_512, numpy", "softmax_512, porism",
+    ]  # fmt: skip
+    words = {element.text for element in tree.iter() if element.text}
+    assert {"multiply-adds 400 GFLOP/s", "DRAM read 50 GB/s", "L3 read 200 GB/s"} <= words
+    for circle in (e for e in tree.iter() if e.tag.endswith("circle")):
+        assert 0 < float(circle.get("cx", 0)) < 720
+        assert 0 < float(circle.get("cy", 0)) < 380
+
+
+def test_a_page_that_needs_another_host_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    shim = '<script src="https://example.org/iframe-worker/shim"></script>'
+    (tmp_path / "a" / "page.html").write_text(shim)
+    assert site_pages.keep_local(tmp_path) == []
+    assert 'src="../assets/file_workers.js"' in (tmp_path / "a" / "page.html").read_text()
+    (tmp_path / "other.html").write_text('<img alt="x" src="https://example.org/x.png">')
+    assert site_pages.keep_local(tmp_path) == ["other.html: https://example.org/x.png"]
+
+
+def test_the_start_page_shows_a_program(pages: Path) -> None:
+    text = (pages / "index.md").read_text(encoding="utf-8")
+    assert text.startswith(f"{start_page.HEAD}# Porism\n")
+    assert (pages / start_page.EXAMPLE).stat().st_size < 5_000_000
+    assert start_page.FRAME in text
+    assert start_page.FRAME in (pages / "view.md").read_text(encoding="utf-8")
+    assert "[docs/" not in text  # titles of pages, and not paths of files

@@ -15,7 +15,17 @@ import numpy as np
 import porism
 from fuzz.program.actions import tuned_at_random
 from fuzz.program.generate import Program, evaluated
-from fuzz.program.steps import Call, Input, Size, Step, Steps, leaves, on_tensors, with_leaves
+from fuzz.program.steps import (
+    ASSIGNING,
+    Call,
+    Input,
+    Size,
+    Step,
+    Steps,
+    leaves,
+    on_tensors,
+    with_leaves,
+)
 from fuzz.program.values import differences, is_float
 from porism.base.dtypes import f32
 from porism.base.errors import ShapeError
@@ -25,6 +35,9 @@ from porism.ir.facts.semantics import Array
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.tensor.promotion import name_of
+
+RETURNING: Final = frozenset({*ASSIGNING, "asarray"})
+"""Functions that return a tensor they are given: those that assign to it, and one that says so."""
 
 OTHER_DATA: Final = 1_000_003
 """What is added to the seeds of inputs for other numbers."""
@@ -141,10 +154,32 @@ def _tensors(steps: Steps, inputs: Sequence[Any], realized: int | None = None) -
     given = iter(inputs)
     values: list[Any] = []
     for number, step in enumerate(steps):
-        values.append(next(given) if isinstance(step, Input) else on_tensors(step, values))
+        value = next(given) if isinstance(step, Input) else on_tensors(step, values)
+        if _is_operand(step, value, values):
+            raise AliasError(f"{step} returns its operand: assigning to one changes the other")
+        values.append(value)
         if number == realized:
             values[-1].realize()
     return values
+
+
+class AliasError(Exception):
+    """A function has returned a tensor that it was given."""
+
+
+def _is_operand(step: Step, value: Any, values: Sequence[Any]) -> bool:
+    """Whether a value, or a part of it, is a tensor that was there before."""
+    if isinstance(step, Input) or step.name in RETURNING:
+        return False
+    known = {id(part) for v in values for part in _parts(v)}
+    return any(id(part) in known for part in _parts(value))
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    """A tensor, and the parts of a complex one."""
+    if value.dtype.kind != "c":
+        return (value,)
+    return value, value.real_part, value.imag_part
 
 
 def _inputs(steps: Steps, shift: int = 0) -> list[Any]:

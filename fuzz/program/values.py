@@ -184,9 +184,18 @@ def value_of(step: Call, known: Sequence[Value], result: str, jumps: bool) -> Va
         _need_tame(array, dtype, exact, result, operands)
         if result not in ("made", "moved") and _becomes_infinite(operands, dtype):
             raise RefusedError
-    elif not exact:
+    elif not exact or not _are_compared_as_they_are(step, operands):
         raise RefusedError
     return Value(array, dtype, exact)
+
+
+def _are_compared_as_they_are(step: Call, operands: Sequence[Value]) -> bool:
+    """Whether the type in which operands are compared, if it is of floats, holds all of them."""
+    types = {v.dtype for v in operands if v.dtype != "bool"}
+    if len(types) < 2 or not any(map(is_float, types)) or "uint64" in types:
+        return True
+    common = name_of(result_type(*(NAMES[name] for name in types)))
+    return _are_held(step, list(operands), common)
 
 
 PRODUCTS: Final = frozenset({"prod", "cumprod", "cumulative_prod"})

@@ -141,3 +141,20 @@ def test_one_wait_of_two_tasks_counts_as_one(
     with compile_progress.progress_bar("finding kernels"):
         pass
     assert waits == [1.0, 0.25, 0.0, 1.0]
+
+
+def test_observers_are_told_of_tasks_with_their_times() -> None:
+    told: list[tuple[str, float]] = []
+    begin = time.perf_counter()
+    with compile_progress.observing(lambda text, _, seconds: told.append((text, seconds))):
+        tuning = compile_progress.observed_task("tuning kernels")
+        with tuning, compile_progress.progress_bar("compiling kernels", 2) as bar:
+            bar.step()
+        finding = compile_progress.progress_bar("finding kernels")
+        with pytest.raises(ValueError, match="fails"), finding:
+            raise ValueError("fails")
+    with compile_progress.progress_bar("finding kernels"):
+        pass
+    assert [text for text, _ in told] == ["compiling kernels", "tuning kernels", "finding kernels"]
+    assert all(0 <= seconds <= time.perf_counter() - begin for _, seconds in told)
+    assert told[0][1] <= told[1][1]

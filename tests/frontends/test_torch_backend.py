@@ -106,6 +106,7 @@ def test_porism_does_not_import_torch() -> None:
         ("put.default", ([1.0, 2.0, 3.0], [-1, 0], [7.0, 8.0]), [8.0, 2.0, 7.0]),
         ("diagonal_scatter.default", ([[0, 0], [0, 0]], [1, 2]), [[1, 0], [0, 2]]),
         ("masked_scatter.default", ([1, 2, 3], [True, False, True], [8, 9, 7]), [8, 2, 9]),
+        ("masked_scatter.default", ([1, 2], [False, False], []), [1, 2]),
         ("nonzero_static.default", ([[0, 5], [6, 0]], 3), [[0, 1], [1, 0], [-1, -1]]),
         ("histc.default", ([0.0, 1.0, 2.0, 4.0, 9.0], 4, 0, 4), [1.0, 1.0, 1.0, 1.0]),
         ("kthvalue.default", ([[3.0, 1.0, 2.0]], 2), [[2.0], [2]]),
@@ -144,6 +145,38 @@ def test_bags_of_rows() -> None:
         weight, indices, offsets, False, 1, padding_idx=2
     )[0]
     assert mean.tolist() == [[1.0, 2.0], [10.0, 20.0], [0.0, 0.0]]
+    weight = porism.asarray([[1.0, 2.0], [10.0, 20.0], [math.inf, math.nan]])
+    kept = TABLE["aten._embedding_bag.default"].run(weight, indices, offsets, padding_idx=2)[0]
+    assert kept.tolist() == mean.tolist()
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("int8", 128), ("int8", 256), ("uint8", 256)])
+@pytest.mark.parametrize(("reduce", "expected"), [("amin", 3), ("sum", None)])
+def test_many_values_for_one_element_of_a_narrow_type(
+    dtype: str, count: int, reduce: str, expected: int | None
+) -> None:
+    values = np.full(count, 3, dtype)
+    result = call(
+        "scatter_reduce.two",
+        porism.asarray(np.ones(2, dtype)),
+        0,
+        porism.asarray(np.zeros(count, np.int64)),
+        porism.asarray(values),
+        reduce,
+        False,
+    )
+    assert result.tolist() == [expected or int(values.sum(dtype=dtype)), 1]
+
+
+def test_bins_are_found_with_the_rounding_of_torch() -> None:
+    for bins, low, high in ((37, -1, 2), (10, 0, 3), (49, 0, 7)):
+        edges = (low + (high - low) * np.arange(bins + 1) / bins).astype("f")
+        place = (edges - np.float32(low)) * np.float32(bins) / np.float32(high - low)
+        place = np.minimum(place.astype(np.int64), bins - 1)
+        inside = (edges >= low) & (edges <= high)
+        expected = np.bincount(place[inside], minlength=bins)
+        result = call("histc.default", porism.asarray(edges), bins, low, high)
+        assert result.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("spatial", [2, 3])

@@ -193,3 +193,8 @@ def test_the_padding_row_of_an_embedding_is_not_trained() -> None:
     assert table.weight.grad.tolist() == [[1, 1], [0, 0], [0, 0], [1, 1]]
     rows = porism.kernels(table(porism.asarray([0, 1])))
     assert len(rows) == 1
+    bytes_ = porism.asarray(np.array([1, 44], np.uint8))  # which cannot be 300: 44 modulo 256
+    table = nn.Embedding(301, 2, padding_idx=300)
+    table(bytes_).sum().backward()
+    assert table.weight.grad is not None
+    assert table.weight.grad[44].tolist() == [1, 1]

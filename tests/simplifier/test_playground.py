@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,12 +55,26 @@ def test_an_expression_is_simplified_step_by_step(port: int) -> None:
     assert answer["steps"]
     assert all(step["rule"] and step["before"] != step["after"] for step in answer["steps"])
     assert any(step["established"] == "proved" for step in answer["steps"])
+    assert all(step["theorem"] for step in answer["steps"])
 
 
 def test_a_wrong_rule_gets_a_counterexample(port: int) -> None:
     assert "c1 = -1" in ask(port, {"rule": "x//c0//c1 -> x//(c0*c1)"})["verdict"]
     proved = ask(port, {"rule": "x//c0//c1 -> x//(c0*c1) when c1 > 0"})
     assert proved["proved"] is True
+
+
+def test_the_examples_of_the_page_have_answers() -> None:
+    page = Path(playground_server.__file__).with_name("page") / "playground.html"
+    found = re.findall(r'data-(expression|bounds|rule)="([^"]*)"', page.read_text(encoding="utf-8"))
+    expressions = [text for name, text in found if name == "expression"]
+    bounds = [text for name, text in found if name == "bounds"]
+    assert len(expressions) == len(bounds) > 2
+    for expression, limits in zip(expressions, bounds, strict=True):
+        answer = playground_worker.answer({"expression": expression, "bounds": limits})
+        assert answer["steps"], expression
+    verdicts = [playground_worker.answer({"rule": text}) for name, text in found if name == "rule"]
+    assert {verdict["proved"] for verdict in verdicts} == {True, False}
 
 
 def test_mistakes_are_messages(port: int) -> None:
@@ -84,6 +100,33 @@ def test_other_hosts_and_large_questions_are_refused(port: int) -> None:
     large = b"x" * (MAX_QUESTION + 1)
     assert request(port, "POST", "/ask", large, Content_Type="application/json")[0] == 413
     assert request(port, "POST", "/ask", b"{}", Content_Type="text/plain")[0] == 404
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:80"])
+def test_a_host_may_have_no_port(port: int, host: str) -> None:
+    assert request(port, "GET", "/", Host=host)[0] == 200
+
+
+@pytest.mark.parametrize("length", ["²", "9" * 5000, "-1", "1_0", ""])
+def test_a_length_that_is_no_number_is_refused(port: int, length: str) -> None:
+    head = "POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((ADDRESS, port), timeout=30) as connection:
+        connection.sendall(f"{head}Content-Length: {length}\r\n\r\n{{}}".encode("latin-1"))
+        assert connection.recv(100).startswith(b"HTTP/1.0 413")
+
+
+def test_deeply_nested_json_is_no_question(port: int) -> None:
+    deep = b"[" * MAX_QUESTION
+    status, content, _ = request(port, "POST", "/ask", deep, Content_Type="application/json")
+    assert (status, json.loads(content)) == (200, {"error": "this is no question in JSON"})
+
+
+def test_a_silent_connection_is_closed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playground_server.Handler, "timeout", 0.2)
+    head = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((ADDRESS, port), timeout=30) as connection:
+        connection.sendall(head + b"Content-Length: 50\r\n\r\n{")
+        assert connection.recv(100) == b""
 
 
 def test_it_is_not_seen_from_outside(port: int) -> None:

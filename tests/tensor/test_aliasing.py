@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -227,3 +228,41 @@ def test_random_programs() -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+WITHOUT_EFFECT = (
+    "+x", "x.reshape(3, 4)", "x.astype(x.dtype)", "porism.squeeze(x, axis=())", "x.permute(0, 1)",
+    "porism.flip(x, axis=())", "porism.repeat(x, 1, axis=0)", "porism.tile(x, 1)", "x[...]",
+    "porism.roll(x, 0, 0)", "porism.broadcast_to(x, (3, 4))", "porism.moveaxis(x, 0, 0)",
+    "porism.concat([x])", "porism.pad(x, 0)", "porism.diff(x, n=0)", "x[:, :]", "x.flatten(0, 0)",
+    "porism.broadcast_arrays(x)[0]", "porism.split(x, 3)[0]", "porism.atleast_1d(x)",
+    "porism.atleast_2d(x)", "porism.atleast_3d(x[None])[0]", "porism.rot90(x, 0)",
+    "porism.rot90(x, 4)", "porism.conj(x)", "porism.real(x)", "porism.einsum('ij', x)",
+    "porism.tril(x, 9)", "porism.vstack([x])", "porism.hsplit(x, 1)[0]", "porism.where(True, x, x)",
+    "porism.fft.fftshift(x, axes=())", "porism.array_split(x, 1)[0]", "x.clone()", "x.detach()",
+    "porism.asarray(x, copy=True)", "porism.tensor(x)", "porism.stop_gradient(x)", "x.ravel()",
+    "porism.jit(lambda a: a)(x)", "porism.cumulative_prod(x[:, :1], axis=1)",
+    "porism.cumulative_prod(x[None], axis=0)[0]", "porism.prod(x[None], axis=0)",
+    "porism.swapaxes(x, 0, 0)", "porism.sum(x, axis=())", "x.T.T",
+)  # fmt: skip
+"""Calls that have nothing to do, or little."""
+
+FOR_REAL_NUMBERS = (
+    "porism.interpolate(x[None], 4)[0]", "porism.interpolate(x[None], scale_factor=1)[0]",
+    "porism.dropout(x, 0.0)", "porism.clip(x)", "porism.max(x, axis=())", "porism.cumsum(x, 0)",
+    "porism.nan_to_num(x)", "porism.masked_fill(x, x != x, 0)", "porism.positive(x)",
+    "porism.choose(x.astype('int64') * 0, [x])", "porism.adaptive_avg_pool1d(x[None], 4)[0]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_results_are_tensors_of_their_own(dtype: str) -> None:
+    """Assigning to the operand changes no result, and the other way round."""
+    for call in WITHOUT_EFFECT + (FOR_REAL_NUMBERS if dtype == "float32" else ()):
+        for first in (0, 1):
+            x = porism.asarray(np.arange(12.0).reshape(3, 4), dtype=dtype)
+            result = eval(call, {"porism": porism, "x": x})
+            pair = (x, result)
+            kept = pair[1 - first].tolist()
+            pair[first][0] = 99
+            assert pair[1 - first].tolist() == kept, call

@@ -57,6 +57,10 @@ ELEMENTWISE: Final = (
 )
 PAIRS: Final = "add subtract multiply divide pow equal not_equal logical_and logical_or logical_xor"
 OTHERS: Final[dict[str, Case]] = {
+    "clone": (lambda x: x.clone(), lambda x: x),
+    "copy": (lambda x: x.copy(), lambda x: x),
+    "detach": (lambda x: x.detach(), lambda x: x),
+    "stop_gradient": (lambda x: porism.stop_gradient(x), lambda x: x),
     "reshape": both(lambda xp, x: xp.reshape(x, (-1, 1))),
     "flatten": (lambda x: x.flatten(), lambda x: x.reshape(-1)),
     "unflatten": (lambda x: porism.unflatten(x, 0, (1, 3)), lambda x: x.reshape(1, 3, 4)),

@@ -14,10 +14,11 @@ import porism
 from porism import Tensor
 from porism.base.interrupts import deferred_interrupts
 from porism.base.settings import settings
-from porism.engine.run.buffer_storage import is_unshared
+from porism.engine.run.buffer_storage import buffer_for_array, is_unshared
 from porism.engine.run.realize import request
 from porism.pipeline import schedule_graph
 from porism.schedule.schedule import Replaced, Schedule
+from porism.tensor.jit import replay
 from porism.verification.verify_memory_plan import check_memory_plan
 
 
@@ -182,6 +183,58 @@ def test_interrupts_wait_for_the_end() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="there is no such signal here")
+def test_a_time_limit_leaves_no_state_half_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One state is overwritten, and the other replaced: both take the step."""
+    a, b = Tensor(np.zeros(4, "f")), Tensor(np.zeros(4, "f"))
+
+    @porism.jit
+    def step() -> None:
+        a.assign(a + 1)
+        b.assign(b.sum().broadcast_to((4,)) / 4 + 1)
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError
+
+    def end_of_time(*args: Any) -> Any:
+        signal.raise_signal(signal.SIGALRM)  # the kernels have run, and nothing is assigned
+        return buffer_for_array(*args)
+
+    step()
+    where = address(a), address(b)
+    before = signal.signal(signal.SIGALRM, give_up)
+    try:
+        monkeypatch.setattr(replay, "buffer_for_array", end_of_time)
+        with pytest.raises(TimeoutError):
+            step()
+        assert signal.getsignal(signal.SIGALRM) is give_up
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert address(a) == where[0]
+    assert address(b) != where[1]
+    assert a.tolist() == b.tolist() == [2.0] * 4
+
+
+def test_all_handlers_are_called_at_the_end() -> None:
+    called: list[int] = []
+    inside: list[int] = []
+
+    def interrupted() -> None:
+        with deferred_interrupts():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+            inside.extend(called)
+
+    before = signal.signal(signal.SIGTERM, lambda number, _: called.append(number))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert (inside, called) == ([], [signal.SIGTERM])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_a_training_step_takes_no_second_copy_of_its_state() -> None:
     model = porism.nn.Linear(256, 256)
     optimizer = porism.optim.AdamW(model.parameters())
@@ -204,6 +257,17 @@ def test_a_training_step_takes_no_second_copy_of_its_state() -> None:
     assert before == after
     assert losses == sorted(losses, reverse=True)
     node = model.weight._node
+    assert is_unshared(node)
+
+
+def test_one_more_reference_is_noticed() -> None:
+    x = (Tensor(np.arange(4, dtype="f")) + 1).realize()
+    node = x._node
+    for find in (lambda: node, lambda: node.held, lambda: node.held[0]):
+        assert is_unshared(node)
+        kept = [find()]
+        assert not is_unshared(node)
+        kept.clear()
     assert is_unshared(node)
 
 

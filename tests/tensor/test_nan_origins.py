@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 import porism
 from porism import Tensor
+from porism.engine.run.array_allocator import memory_usage
 from porism.tensor.inspect.nan_origins import NanError, naming_nans
 
 HERE = Path(__file__).name
@@ -102,6 +104,30 @@ def test_a_gradient_of_a_sound_value() -> None:
     with pytest.raises(NanError, match="backward made the first NaN") as caught:
         w.grad.numpy()
     assert f"{HERE}, line {line_of('a root at 0')}" in str(caught.value)
+
+
+def test_a_gradient_whose_loss_is_gone() -> None:
+    w = porism.nn.Parameter(np.array([1.0, -2.0], "f"))
+
+    def differentiate() -> None:
+        loss = porism.log(w).sum()  # a logarithm that is gone
+        (loss * loss).backward()
+
+    differentiate()
+    assert w.grad is not None
+    with pytest.raises(NanError) as caught:
+        w.grad.numpy()
+    assert f"{HERE}, line {line_of('a logarithm that is gone')}" in str(caught.value)
+
+
+def test_no_value_is_kept_alive() -> None:
+    used = []
+    for k in range(20):
+        y = (data(*[1.0] * 1000) * k + 1).realize()
+        (y + 1).sum().item()
+        gc.collect()
+        used.append(memory_usage().in_use)
+    assert used[-1] == used[10]
 
 
 def test_the_setting_is_read_from_the_environment() -> None:

@@ -203,6 +203,13 @@ def test_errors(call: Callable[[Any], Any], what: str) -> None:
         call(x)
 
 
+@pytest.mark.parametrize("q", [[[0.1, 0.2]], np.array([[0.5]]), ((0.5,),)])
+def test_rows_of_fractions_are_refused(q: Any) -> None:
+    for function in (porism.quantile, porism.nanquantile, porism.percentile):
+        with refuses(ShapeError, "several rows of fractions"):
+            function(np.ones(3), q)
+
+
 def test_bools_have_no_quantile() -> None:
     with refuses(TypeMismatch, "quantile of a tensor of bool"):
         porism.quantile(np.ones(3, bool), 0.5)

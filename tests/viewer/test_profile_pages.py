@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from porism.base.settings import settings
 from porism.tensor.inspect.kernel_profile import Profile
 
 
-def profiled() -> Profile:
-    x = porism.asarray(np.random.default_rng(1).normal(size=(200, 300)).astype(np.float32))
+def profiled(rows: int = 200) -> Profile:
+    x = porism.asarray(np.random.default_rng(1).normal(size=(rows, 300)).astype(np.float32))
     step = porism.jit(lambda a: (a @ a.T + 1.25).softmax())
     with settings.override(cache=0), porism.profile(show=False) as profile:
         for _ in range(3):
@@ -39,6 +40,7 @@ def test_trace_events_are_nested_and_in_time(tmp_path: Path) -> None:
         assert any(b <= begin and end <= e + 1e-3 for b, e in by_kind["program"])
     stages = {e["name"] for e in trace["traceEvents"] if e.get("cat") == "compile"}
     assert {"rangeify", "schedule loops", "linearize"} <= stages
+    assert {"finding kernels", "compiling kernels"} <= stages
     assert any(event["ph"] == "C" for event in trace["traceEvents"])
 
 
@@ -47,6 +49,41 @@ def test_the_page_has_the_kernels(tmp_path: Path) -> None:
     page = profile.html(tmp_path / "page.html")
     assert page == (tmp_path / "page.html").read_text(encoding="utf-8")
     assert all(row.name in page for row in profile.rows)
+
+
+def test_stages_are_parts_of_tasks_and_kernels_of_calls() -> None:
+    data = profiled(rows=170)._view().data  # a size that was not compiled before
+    assert data["first_tab"] == "Trace"
+    slack = 0.3  # microseconds: times are rounded
+    tasks = [(begin, begin + length) for _, is_task, begin, length, _ in data["spans"] if is_task]
+    stages = [
+        (begin, begin + length) for _, is_task, begin, length, _ in data["spans"] if not is_task
+    ]
+    calls = [(begin, begin + length) for _, begin, length, _ in data["calls"]]
+    kernels = [(begin, begin + length) for _, _, begin, length, _ in data["events"]]
+    assert len(calls) == 3
+    for parts, wholes in ((stages, tasks), (kernels, calls)):
+        assert parts
+        for begin, end in parts:
+            assert any(b - slack <= begin and end <= e + slack for b, e in wholes)
+    assert sorted(stages) == stages
+
+
+def test_every_thread_has_a_number() -> None:
+    x = porism.asarray(np.ones((20, 30), np.float32))
+    with porism.profile(show=False) as profile:
+        threads = [threading.Thread(target=lambda k=k: (x * k).sum().item()) for k in (5, 7)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    data = profile._view().data
+    assert {event[-1] for event in data["events"]} == {call[-1] for call in data["calls"]}
+    assert len({event[-1] for event in data["events"]}) == 2
+
+
+def test_a_notebook_shows_a_profile() -> None:
+    assert profiled()._repr_html_().startswith("<iframe sandbox")
 
 
 def test_show_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:

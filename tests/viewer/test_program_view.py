@@ -17,7 +17,8 @@ import pytest
 import porism
 from porism import cli
 from porism.base.errors import PorismError
-from porism.viewer import report_page
+from porism.viewer import kernel_report, program_report, report_page
+from porism.viewer.column_packing import unpacked
 
 
 def values(*sizes: int) -> porism.Tensor:
@@ -59,7 +60,10 @@ def parsed(text: str) -> Elements:
 
 def embedded(text: str) -> Any:
     ((_, data),) = [s for s in parsed(text).scripts if s[0].get("type") == "application/json"]
-    return json.loads(data)
+    report = json.loads(data)
+    for program in report["programs"]:
+        program |= {key: unpacked(program[key]) for key in ("steps", "buffers")}
+    return report
 
 
 def test_a_tensor_is_described_and_stays_lazy() -> None:
@@ -107,6 +111,28 @@ def test_every_loop_has_lines_in_every_text() -> None:
         starts = [line for line, _ in text["loops"]]
         assert starts == sorted(set(starts))
         assert starts[-1] < len(text["text"].split("\n"))
+
+
+def test_instructions_are_linked_to_lines_of_llvm() -> None:
+    data = porism.view(values(8, 64).softmax()).data
+    texts = data["kernels"][0]["texts"]
+    llvm, assembly = (texts[name]["text"].split("\n") for name in ("llvm", "assembly"))
+    assert texts["llvm"]["numbers"] == list(range(1, len(llvm) + 1))
+    numbers = texts["assembly"]["numbers"]
+    assert len(numbers) == len(assembly)
+    linked = [(line.strip(), llvm[n - 1]) for line, n in zip(assembly, numbers, strict=True) if n]
+    assert len(linked) > len(assembly) / 2
+    returns = [source for line, source in linked if line in ("retq", "ret")]
+    assert returns
+    assert all(source.strip().startswith(("ret ", "call ", "tail call")) for source in returns)
+
+
+def test_long_texts_keep_their_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_report, "MAX_LINES", 4)
+    text = kernel_report.Text([f"line {k}" for k in range(1, 9)], [0] * 8, range(1, 9)).row()
+    assert text["text"].split("\n")[1:4] == ["line 2", "… 4 lines are left out …", "line 7"]
+    assert text["numbers"] == [1, 2, 0, 7, 8]
+    assert text["loops"] == [[0, 0], [2, -1], [3, 0]]
 
 
 def test_a_kernel_knows_the_line_of_the_user() -> None:
@@ -174,6 +200,28 @@ def test_layers_are_named_by_their_attributes() -> None:
     assert any(path[0] == "Network" for path in paths)
 
 
+def test_a_layer_with_parameters_has_the_line_that_calls_it() -> None:
+    class Network(porism.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = porism.nn.Linear(300, 400)
+            self.norm = porism.nn.LayerNorm(400)
+            self.second = porism.nn.Linear(400, 200)
+
+        def forward(self, x: porism.Tensor) -> porism.Tensor:
+            y = self.first(x).relu()  # line of the first product
+            y = self.norm(y)  # line of the normalization
+            z: porism.Tensor = self.second(y)  # line of the second product
+            return z
+
+    data = porism.view(Network(), arguments=[values(256, 300)], runs=1).data
+    steps = [step for program in data["programs"] for step in program["steps"]]
+    lines = [step["line"]["text"].partition("# line of the ")[2] for step in steps]
+    assert lines[0] == "first product"
+    assert lines[-1] == "second product"
+    assert not any(step["line"]["asked"] for step in steps)
+
+
 def test_temporaries_lie_in_the_arena() -> None:
     x = values(256, 256)
     data = porism.view(((x @ x) @ x) @ x).data
@@ -228,6 +276,29 @@ def test_the_page_needs_nothing_else_and_allows_nothing_else() -> None:
     assert report_page._digest(script) in policy[1]
     for call in ("innerHTML", "document.write", "eval(", "outerHTML", "insertAdjacentHTML"):
         assert call not in script
+
+
+def test_what_repeats_is_in_the_page_once() -> None:
+    shown = porism.view(values(4) * 2, runs=1)
+    (program,) = shown.data["programs"]
+    once = len(shown.html)
+    (step,) = program["steps"]
+    program["steps"] = [{**step, "seconds": 1e-6 * k} for k in range(1000)]
+    assert embedded(shown.html) == shown.data
+    assert len(shown.html) - once < 90 * 1000
+
+
+def test_a_report_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_report, "MAX_BYTES", 40_000)
+    monkeypatch.setattr(program_report, "LEAST_FULL_BYTES", 0)
+    x = values(64, 48)
+    kernels = porism.view(
+        lambda: [((x * k).softmax() @ x.T).sum() for k in range(12)], runs=1
+    ).data["kernels"]
+    full = [kernel for kernel in kernels if kernel["stages"]]
+    assert len(full) < len(kernels)
+    assert len(report_page.embedded_json(full)) < 40_000
+    assert all(kernel["texts"]["loops"]["text"] for kernel in kernels)
 
 
 def test_a_notebook_shows_it_in_a_frame() -> None:
@@ -296,6 +367,15 @@ def test_a_program_that_fails_has_a_page(tmp_path: Path) -> None:
     script.write_text(SCRIPT + "sys.exit(3)\n")
     assert cli.main(["view", "--output", str(page), str(script)]) == 3
     assert embedded(page.read_text(encoding="utf-8"))["programs"]
+
+
+def test_what_a_program_says_at_its_end_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, page = tmp_path / "program.py", tmp_path / "page.html"
+    script.write_text("raise SystemExit('no data')\n")
+    assert cli.main(["view", "--output", str(page), str(script)]) == 1
+    assert capsys.readouterr().err == "no data\n"
 
 
 def test_the_setting_writes_a_page_at_the_end(tmp_path: Path) -> None:

@@ -36,6 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement
     status = subprocess.run(command, check=False, env=environment).returncode
     html = site_pages.FOLDER / "html"
+    outside = site_pages.keep_local(html) if status == 0 else []
+    if outside:
+        print("the site needs other hosts:", *outside, sep="\n  ", file=sys.stderr)
+        return 1
     print(f"the site is in {html}" if status == 0 else "the site could not be built")
     if status or options.job == "build":
         return status

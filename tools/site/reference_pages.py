@@ -15,7 +15,7 @@ TITLES: Final = {
     "network": "Neural networks", "movement": "Shapes, indices, sorting", "inspect": "Inspection",
     "autodiff": "Gradients", "jit": "Compiled functions", "statistics": "Statistics",
     "matrices": "Matrices", "search": "Search and sets", "standard": "Array API", "complex":
-    "Complex numbers",
+    "Complex numbers", "index": "Index arithmetic",
 }  # fmt: skip
 
 
@@ -51,7 +51,12 @@ def write(folder: Path) -> list[str]:
 
 def page(title: str, names: Iterable[str]) -> str:
     """Return the page of some functions in Markdown."""
-    return "\n".join([f"# {title}", "", *(entry(name, getattr(porism, name)) for name in names)])
+    return "\n".join([f"# {title}", "", *(entry(name, public(name)) for name in names)])
+
+
+def public(name: str) -> Any:
+    """Return a public function; a package may have its name, too."""
+    return namespace.find(name) if name in namespace.NAMES else getattr(porism, name)
 
 
 def entry(name: str, value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 _FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.M | re.S)
 _CODE: Final = re.compile(r"`[^`\n]*`")
 _LINK: Final = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+_SOURCE: Final = re.compile(r'<(?:iframe|img)[^>]* src="([^"]+)"')
 _HEADING: Final = re.compile(r"^#+ +(.*)$", re.M)
 _ID: Final = re.compile(r"\{ #(\S+) \}")
 
@@ -19,7 +20,7 @@ def dead_links(folder: Path) -> list[str]:
     dead = []
     for page in sorted(folder.rglob("*.md")):
         text = _CODE.sub("", _FENCE.sub("", page.read_text(encoding="utf-8")))
-        for target in _LINK.findall(text):
+        for target in [*_LINK.findall(text), *_SOURCE.findall(text)]:
             if not _leads_somewhere(page, target):
                 dead.append(f"{page.relative_to(folder)}: {target}")
     return dead
@@ -47,7 +48,8 @@ def anchors(file: Path) -> frozenset[str]:
 
 
 def slug(heading: str) -> str:
-    """
+    """Return the anchor that MkDocs makes of a heading.
+
     >>> slug("What `porism view` shows, and why")
     'what-porism-view-shows-and-why'
     """

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
-from tools.site import benchmark_page, playground_page, reference_pages
+from tools.site import benchmark_page, playground_page, reference_pages, start_page
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "build" / "site"
@@ -36,17 +36,27 @@ def write(folder: Path, figures: Path | None = None) -> None:
     pages = folder / "pages"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", pages)
-    (pages / "index.md").write_text((ROOT / "README.md").read_text(encoding="utf-8"))
+    start_page.write(ROOT / "README.md", pages)
+    (pages / "assets").mkdir()
+    for name in ("site.css", "favicon.svg", "file_workers.js"):
+        shutil.copy(Path(__file__).with_name(name), pages / "assets" / name)
     (pages / "contributing.md").write_text((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     (pages / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     reference = reference_pages.write(pages / "reference")
     (pages / "playground.md").write_text(playground_page.page(), encoding="utf-8")
     if figures is not None:
         benchmark_page.write(figures, pages)
+    _write_decisions(pages / "decisions")
     for page in pages.rglob("*.md"):
         text = page.read_text(encoding="utf-8")
         page.write_text(_with_links(text, page, pages), encoding="utf-8")
     (folder / "mkdocs.yml").write_text(json.dumps(configuration(pages, reference), indent=1))
+
+
+def _write_decisions(folder: Path) -> None:
+    """Write a list of the decisions."""
+    lines = [f"- [{_title(page)}]({page.name})" for page in sorted(folder.glob("0*.md"))]
+    (folder / "index.md").write_text("# Decisions\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
 
 
 _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s]+)\)")
@@ -58,7 +68,7 @@ def _with_links(text: str, page: Path, pages: Path) -> str:
     """Return a page with its links as they are in the folder of pages."""
 
     def link(match: re.Match[str]) -> str:
-        label, target = match[1].removeprefix("docs/"), match[2]
+        label, target = match[1], match[2]
         path, mark, anchor = target.partition("#")
         if not path or ":" in path:
             return match[0]
@@ -69,9 +79,19 @@ def _with_links(text: str, page: Path, pages: Path) -> str:
             path = path.removeprefix("docs/")
         if (page.parent / path).is_dir():
             path = path.rstrip("/") + "/index.md"
+        if label.startswith("docs/") or label.endswith(".md"):  # a path says little here
+            label = _title(page.parent / path) or label
         return f"[{label}]({path}{mark}{anchor})"
 
     return _LINK.sub(link, text)
+
+
+def _title(page: Path) -> str | None:
+    """Return the first heading of a page of Markdown."""
+    if page.suffix != ".md" or not page.is_file():
+        return None
+    found = re.search(r"^# (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return found[1] if found else None
 
 
 def configuration(pages: Path, reference: list[str]) -> dict[str, Any]:
@@ -82,10 +102,7 @@ def configuration(pages: Path, reference: list[str]) -> dict[str, Any]:
     listed = {name for _, names in NAVIGATION for name in names} | {"index.md", "changelog.md"}
     rest = sorted(page.name for page in pages.glob("*.md") if page.name not in listed)
     sections[-1][NAVIGATION[-1][0]] += rest
-    decisions = pages / "decisions"
-    numbered = sorted(page.name for page in decisions.glob("0*.md"))
-    lines = [f"- [{name[5:-3].replace('-', ' ')}]({name})" for name in numbered]
-    (decisions / "index.md").write_text("# Decisions\n\n" + "\n".join(lines) + "\n")
+    numbered = sorted(page.name for page in (pages / "decisions").glob("0*.md"))
     lessons = sorted(page.name for page in (pages / "tutorial").glob("*.md"))
     first = ["index.md"] if "index.md" in lessons else []
     return {
@@ -97,8 +114,11 @@ def configuration(pages: Path, reference: list[str]) -> dict[str, Any]:
         "theme": {
             "name": "material",
             "font": False,
-            "features": ["navigation.tabs", "navigation.top", "search.highlight",
-                         "content.code.copy", "navigation.indexes"],
+            "favicon": "assets/favicon.svg",
+            "logo": "assets/favicon.svg",
+            "features": ["navigation.tabs", "navigation.top", "navigation.footer", "toc.follow",
+                         "search.highlight", "search.suggest", "content.code.copy",
+                         "navigation.indexes"],
             "palette": [
                 {"media": "(prefers-color-scheme: light)", "scheme": "default",
                  "toggle": {"icon": "material/brightness-7", "name": "dark"}},
@@ -106,7 +126,9 @@ def configuration(pages: Path, reference: list[str]) -> dict[str, Any]:
                  "toggle": {"icon": "material/brightness-4", "name": "light"}},
             ],
         },
-        "plugins": ["search"],
+        "extra_css": ["assets/site.css"],
+        "extra": {"generator": False},
+        "plugins": ["search", "offline"],  # the search works in files, too, without a server
         "markdown_extensions": ["attr_list", "tables", "toc", "pymdownx.highlight",
                                 "pymdownx.superfences"],
         "validation": {"links": {"not_found": "warn", "anchors": "warn"}},
@@ -120,3 +142,25 @@ def configuration(pages: Path, reference: list[str]) -> dict[str, Any]:
             {"Changes": "changelog.md"},
         ],
     }  # fmt: skip
+
+
+# -- without a network -----------------------------------------------------------------------------
+
+_WORKERS: Final = re.compile(r'https://[^"]*/iframe-worker/shim')
+"""What the theme loads so that the search works in files; ours is in the site itself."""
+_LOADED: Final = re.compile(
+    r'<(?:script|img|iframe|link rel="stylesheet")[^>]*(?:src|href)="(\w+:[^"]*)"'
+)
+
+
+def keep_local(html: Path) -> list[str]:
+    """Make the pages of a built site load only its own files; return what they load of others."""
+    outside = []
+    for page in sorted(html.rglob("*.html")):
+        text = page.read_text(encoding="utf-8")
+        up = "../" * len(page.parent.relative_to(html).parts)
+        text, count = _WORKERS.subn(f"{up}assets/file_workers.js", text)
+        if count:
+            page.write_text(text, encoding="utf-8")
+        outside += [f"{page.relative_to(html)}: {url}" for url in _LOADED.findall(text)]
+    return outside

@@ -197,15 +197,15 @@ def kl_div(x: Array, target: Array, reduction: str = "mean") -> Array:
     return _reduced(np.where(target > 0, target * (np.log(known) - x), 0.0), reduction)
 
 
-def _linear_matrix(places: Array, n: int) -> Array:
-    inside = np.clip(places, 0, n - 1)
+def _linear_matrix(positions: Array, n: int) -> Array:
+    inside = np.clip(positions, 0, n - 1)
     return np.asarray(np.maximum(1 - np.abs(inside[:, None] - np.arange(n)), 0))
 
 
-def _cubic_matrix(places: Array, n: int) -> Array:
+def _cubic_matrix(positions: Array, n: int) -> Array:
     """Cubic convolution with -0.75; elements outside are those at the ends."""
     reach = 3
-    far = np.abs(places[:, None] - np.arange(-reach, n + reach))
+    far = np.abs(positions[:, None] - np.arange(-reach, n + reach))
     # 1.25 t³ - 2.25 t² + 1 and -0.75 (t³ - 5 t² + 8 t - 4), without cancellation at their zeros.
     near, next_to_it = (1 - far) * (1 + far - 1.25 * far**2), -0.75 * (far - 1) * (far - 2) ** 2
     weights = np.where(far <= 1, near, next_to_it) * (far < 2)
@@ -231,9 +231,11 @@ def interpolate(
         elif mode == "nearest-exact":
             found = np.take(found, (2 * np.arange(m) + 1) * n // (2 * m), 2 + k)
         else:
-            places = (np.arange(m) + 0.5) * ratio - 0.5
+            positions = (np.arange(m) + 0.5) * ratio - 0.5
             if align_corners:
-                places = np.arange(m) * ((n - 1) / (m - 1) if m > 1 else 0.0)
-            matrix = _cubic_matrix(places, n) if mode == "bicubic" else _linear_matrix(places, n)
+                positions = np.arange(m) * ((n - 1) / (m - 1) if m > 1 else 0.0)
+            matrix = (
+                _cubic_matrix(positions, n) if mode == "bicubic" else _linear_matrix(positions, n)
+            )
             found = np.moveaxis(np.moveaxis(found, 2 + k, -1) @ matrix.T, -1, 2 + k)
     return found

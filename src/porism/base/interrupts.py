@@ -8,12 +8,13 @@ in several steps, runs in another thread too: no handler can interrupt it there.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # its functions are fast: they make no enums
 import _thread
 import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Final, TypeVar
 
@@ -52,23 +53,57 @@ def run_off_main_thread(function: Callable[[], T]) -> T:
     return results[0]
 
 
+DEFERRED: Final = tuple(
+    int(getattr(signal, name))
+    for name in ("SIGALRM", "SIGHUP", "SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGVTALRM")
+    if hasattr(signal, name)
+)
+"""Signals whose handlers raise errors in programs: Ctrl-C, time limits, requests to end."""
+
+
+Handler = Callable[[int, FrameType | None], object]
+"""What Python calls for a signal, with its number and the frame that it interrupts."""
+
+
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait until the end of the `with` block, in the main thread."""
-    previous = None
+    """Let Ctrl-C and other signals wait until the end of the `with` block, in the main thread.
+
+    No handler of the program runs inside of the block, so that none can raise an error there.
+    """
+    previous: dict[int, Handler] = {}
     if threading.current_thread() is threading.main_thread():
-        previous = signal.getsignal(signal.SIGINT)
-    if not callable(previous):
-        yield
-        return
-    received: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))
+        for number in DEFERRED:
+            handler = _signal.getsignal(number)
+            if callable(handler):
+                previous[number] = handler
+    received: dict[int, FrameType | None] = {}
     try:
+        for number in previous:
+            _signal.signal(number, received.setdefault)
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
-        if received:
-            previous(*received[0])
+        try:
+            _put_back(previous)
+        finally:
+            with contextlib.ExitStack() as calls:  # all are made, whatever one of them raises
+                for number, frame in reversed(received.items()):
+                    calls.callback(previous[number], number, frame)
+
+
+def _put_back(handlers: Mapping[int, Handler]) -> None:
+    """Set the handlers of signals; raise what one of them raises meanwhile, when all are set."""
+    left = list(handlers)
+    error: BaseException | None = None
+    while left:
+        try:
+            while left:
+                _signal.signal(left[-1], handlers[left[-1]])
+                left.pop()
+        except BaseException as raised:
+            error = error or raised
+    if error is not None:
+        raise error
 
 
 class _RaisingSignal(int):

@@ -53,6 +53,8 @@ class WeakKeys(Generic[K, V]):
     >>> table[thing] = 1
     >>> table.get(thing), table.get(Thing())
     (1, None)
+    >>> [value for _, value in table.items()]
+    [1]
     >>> del thing
     >>> len(table)
     0
@@ -72,6 +74,15 @@ class WeakKeys(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return the value of a key, or None."""
         return self._references.get(ref(key))
+
+    def items(self) -> list[tuple[K, V]]:
+        """Return the keys that are alive, with their values."""
+        found = [(reference(), value) for reference, value in list(self._references.items())]
+        return [(key, value) for key, value in found if key is not None]
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._references.clear()
 
     def __len__(self) -> int:
         return len(self._references)

@@ -8,6 +8,7 @@ from typing import Any
 from porism.base.errors import PorismError
 from porism.nn.initializers import normal_array, tensor_of, uniform_array
 from porism.nn.module import Module, Parameter
+from porism.tensor.api.arithmetic import astype
 from porism.tensor.api.comparison import equal, where
 from porism.tensor.api.einsum import einsum
 from porism.tensor.api.linear_algebra import linear
@@ -115,7 +116,8 @@ class Embedding(Module):
         rows = take(self.weight, x, axis=0)
         if self.padding_idx is None:
             return rows
-        is_padding = equal(x, self.padding_idx).reshape(*x.shape, 1)
+        wide = astype(x, "int64")  # a row may have a number that the type of x has not
+        is_padding = equal(wide, self.padding_idx).reshape(*x.shape, 1)
         return where(is_padding, stop_gradient(rows), rows)
 
 

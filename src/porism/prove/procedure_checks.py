@@ -359,8 +359,8 @@ def pointer_cases(procedure: Procedure) -> Iterator[str]:
         ((pair, single), range(3)),
         ((single, single), range(2, 4)),  # no such lanes
     )
-    for parts, places in refused:
-        for lane in places:
+    for parts, numbers in refused:
+        for lane in numbers:
             before = UOp(ops.GEP, None, (UOp(ops.PTRCAT, None, parts),), (lane,))
             after = rewrite(before, alone, exactly=True)
             yield "" if after is before else f"lane {lane} of {parts} gives {after!r}"

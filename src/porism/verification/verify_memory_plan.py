@@ -61,8 +61,8 @@ def _check_in_place(
         if k != number and overwritten in step.read and not before[number] >> k & 1:
             raise _fault(f"step {number} writes {name}", f"it does not wait for step {k}")
     step = schedule.steps[number]
-    places = step.buffers.index(output), step.buffers.index(overwritten)
-    if not overwrites_safely(step.kernel, *places):
+    positions = step.buffers.index(output), step.buffers.index(overwritten)
+    if not overwrites_safely(step.kernel, *positions):
         raise _fault(f"step {number} writes {name}", "it may store an element before it reads it")
 
 

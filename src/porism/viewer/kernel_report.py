@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from porism.backends.backend_table import Backend, native_backend
 from porism.backends.llvm.llvm_compiler import assembly, attributes
@@ -22,6 +22,7 @@ from porism.viewer.line_loops import Loop
 from porism.viewer.stage_diffs import InstructionListing, Snapshot, diff, lowering_snapshots
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 MAX_LINES: Final = 1200
 """Lines of one text in a report; the middle of a longer one is left out."""
@@ -37,17 +38,27 @@ class Text:
 
     lines: Sequence[str]
     loops: Sequence[int] = field(default_factory=list)
+    numbers: Sequence[int] = field(default_factory=list)
+    """The line of LLVM IR that each line belongs to, from 1; 0 if there is none."""
 
     def row(self) -> Row:
         """Return the text as data, with the loops as pairs of a first line and a loop."""
-        lines, loops = list(self.lines), list(self.loops) or [line_loops.NONE] * len(self.lines)
-        if len(lines) > MAX_LINES:
-            half = MAX_LINES // 2
-            note = f"… {len(lines) - 2 * half} lines are left out …"
-            lines = [*lines[:half], note, *lines[-half:]]
-            loops = [*loops[:half], line_loops.NONE, *loops[-half:]]
+        loops = list(self.loops) or [line_loops.NONE] * len(self.lines)
+        note = f"… {len(self.lines) - MAX_LINES // 2 * 2} lines are left out …"
+        lines, loops = _shortened(self.lines, note), _shortened(loops, line_loops.NONE)
         runs = [[k, loop] for k, loop in enumerate(loops) if k == 0 or loop != loops[k - 1]]
-        return {"text": "\n".join(map(_cut, lines)), "loops": runs}
+        row: Row = {"text": "\n".join(map(_cut, lines)), "loops": runs}
+        if self.numbers:
+            row["numbers"] = _shortened(self.numbers, 0)
+        return row
+
+
+def _shortened(values: Sequence[T], between: T) -> list[T]:
+    """Return what stands for the lines of a text, without the middle of a long one."""
+    if len(values) <= MAX_LINES:
+        return list(values)
+    half = MAX_LINES // 2
+    return [*values[:half], between, *values[-half:]]
 
 
 def _cut(line: str) -> str:
@@ -141,6 +152,6 @@ def _code(
     code_lines, sources = line_loops.located_assembly(assembly(module))
     code_loops = [llvm_loops[line - 1] if line else line_loops.NONE for line in sources]
     return texts | {
-        "llvm": Text(lines, llvm_loops).row(),
-        "assembly": Text(code_lines, code_loops).row(),
+        "llvm": Text(lines, llvm_loops, range(1, len(lines) + 1)).row(),
+        "assembly": Text(code_lines, code_loops, sources).row(),
     }

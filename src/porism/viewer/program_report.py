@@ -1,6 +1,6 @@
 """Program report: programs that ran as plain data, which JSON can hold.
 
-    {"programs": […], "kernels": […], "rules": {…}, "events": […], "machine": {…}}
+    {"programs": […], "kernels": […], "rules": {…}, "machine": {…}, "events": […], "spans": […]}
 
 A program lists its steps: which kernel each runs, for which line of the user, what it reads and
 writes, and its time. Kernels that several steps share are described once. The slowest are described
@@ -9,7 +9,6 @@ in full, as long as the report stays small enough to open at once; of others the
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +28,11 @@ from porism.rewrite.rewrite_trace import Trace
 from porism.schedule.loop_listing import listing
 from porism.schedule.rangeify.store_reason import StoreReason
 from porism.schedule.schedule import Buffer, Role, Schedule
+from porism.viewer.column_packing import packed_report
 from porism.viewer.kernel_report import Text, kernel_row, stage_rows
 from porism.viewer.machine_limits import Limits, measured_limits
-from porism.viewer.program_recorder import Event, RecordedProgram
+from porism.viewer.program_recorder import CompileSpan, Event, RecordedProgram, Recording
+from porism.viewer.report_page import embedded_json
 from porism.viewer.rule_report import rule_rows
 from porism.viewer.stage_diffs import Snapshot, by_kernel, recorder
 from porism.viewer.tensor_origins import Origin, Origins
@@ -42,8 +43,10 @@ VERSION: Final = 1
 """The version of the form of the data."""
 MAX_FULL_KERNELS: Final = 96
 """Kernels that are described in full, the slowest first; chosen by hand."""
-MAX_FULL_BYTES: Final = 3_500_000
-"""Characters of all kernels in full: a report is to stay below five megabytes."""
+MAX_BYTES: Final = 4_700_000
+"""Characters of a report, which is to stay below five megabytes with the page around it."""
+LEAST_FULL_BYTES: Final = 500_000
+"""Characters for the kernels in full, however long the program is."""
 MAX_TRACED_STEPS: Final = 400
 """Programs of more kernels are not scheduled again to show the stages of their graph."""
 
@@ -59,14 +62,18 @@ class _Stages:
 
 
 def report(
-    programs: Sequence[RecordedProgram],
-    events: Sequence[Event] = (),
+    recording: Recording,
     origins: Origins | None = None,
     *,
     title: str = "program",
     limits: Limits | None = None,
+    first_tab: str = "Graph",
 ) -> Row:
-    """Return recorded programs as data; `limits` are measured if there are times."""
+    """Return recorded programs as data; `limits` are measured if there are times.
+
+    `first_tab` is the tab about the program that is shown first.
+    """
+    programs = recording.programs
     if limits is None and any(any(program.runs) for program in programs):
         limits = _at_least(measured_limits(), programs)
     kernels = _Kernels()
@@ -77,7 +84,9 @@ def report(
             for program, seen in zip(programs, stages, strict=True)
         ]
         by_node = {kernel: seen for each in stages for kernel, seen in each.kernels.items()}
-        kernel_rows = kernels.rows(by_node, trace)
+        times = _times(recording)
+        size = len(embedded_json(packed_report({"programs": rows, **times})))
+        kernel_rows = kernels.rows(by_node, trace, MAX_BYTES - size)
     fired = [rule for row in (*rows, *kernel_rows) for s in row["stages"] for rule, _ in s["rules"]]
     return {
         "version": VERSION,
@@ -86,7 +95,8 @@ def report(
         "programs": rows,
         "kernels": kernel_rows,
         "rules": rule_rows(fired),
-        "events": _events(events),
+        "first_tab": first_tab,
+        **times,
     }
 
 
@@ -113,15 +123,37 @@ def _machine(limits: Limits | None) -> Row:
     }
 
 
-def _events(events: Sequence[Event]) -> list[list[Any]]:
-    """Return events as rows: program, step, begin and length in microseconds, thread."""
-    start = min((event.begin for event in events), default=0.0)
-    threads = {thread: k for k, thread in enumerate(dict.fromkeys(e.thread for e in events))}
-    return [
-        [e.program, e.step, round(1e6 * (e.begin - start), 1), round(1e6 * e.seconds, 1),
-         threads[e.thread]]
-        for e in events
-    ]  # fmt: skip
+def _times(recording: Recording) -> Row:
+    """Return when kernels ran, when programs were called, and when they were compiled.
+
+    Each row ends with its begin and length in microseconds and the number of its thread. Before
+    that an event has its program and step, a call its program, a span the number of its name and
+    whether it is a task.
+    """
+    events, spans = recording.events, recording.spans
+    timed: list[Event | CompileSpan] = [*events, *spans]
+    start = min((each.begin for each in timed), default=0.0)
+    numbers = dict.fromkeys(each.thread for each in timed)
+    threads = {thread: k for k, thread in enumerate(numbers)}
+    names = {name: k for k, name in enumerate(dict.fromkeys(span.name for span in spans))}
+
+    def times(begin: float, seconds: float, thread: int) -> list[Any]:
+        return [round(1e6 * (begin - start), 1), round(1e6 * seconds, 1), threads[thread]]
+
+    return {
+        "events": [[e.program, e.step, *times(e.begin, e.seconds, e.thread)] for e in events],
+        "calls": [
+            [call[0].program,
+             *times(call[0].begin, call[-1].begin + call[-1].seconds - call[0].begin,
+                    call[0].thread)]
+            for call in recording.calls()
+        ],
+        "spans": [
+            [names[s.name], int(s.is_task), *times(s.begin, s.seconds, s.thread)]
+            for s in sorted(spans, key=lambda span: span.begin)
+        ],
+        "stage_names": list(names),
+    }  # fmt: skip
 
 
 def _stages(program: RecordedProgram, trace: Trace) -> _Stages:
@@ -163,23 +195,20 @@ class _Kernels:
         self.seconds[number] += seconds
         return number
 
-    def rows(self, stages: Mapping[UOp, Sequence[Snapshot]], trace: Trace) -> list[Row]:
-        """Return the kernels as data, the slowest ones in full."""
+    def rows(self, stages: Mapping[UOp, Sequence[Snapshot]], trace: Trace, size: int) -> list[Row]:
+        """Return the kernels as data, the slowest ones in full, in at most `size` characters."""
         nodes = list(self.numbers)
-        rows: list[Row] = [{}] * len(nodes)
-        left, count = MAX_FULL_BYTES, MAX_FULL_KERNELS
-        for k in sorted(range(len(nodes)), key=lambda k: -self.seconds[k]):
-            node, names = nodes[k], self.names[k]
-            row = None
-            if count > 0 and left > 0:
-                row = kernel_row(node, names, stages.get(node, ()), trace)
-                size = len(json.dumps(row))
-                left, count = left - size, count - 1
-                if left < 0:
-                    row = None
-            row = row or _short_row(node, names)
+        rows = [_short_row(node, names) for node, names in zip(nodes, self.names, strict=True)]
+        left = max(size - len(embedded_json(rows)), LEAST_FULL_BYTES)
+        slowest = sorted(range(len(nodes)), key=lambda k: -self.seconds[k])
+        for k in slowest[:MAX_FULL_KERNELS]:
+            full = kernel_row(nodes[k], self.names[k], stages.get(nodes[k], ()), trace)
+            left -= len(embedded_json(full))
+            if left < 0:
+                break
+            rows[k] = full
+        for node, row in zip(nodes, rows, strict=True):
             row["search"] = [list(pair) for pair in searched(node)]
-            rows[k] = row
         return rows
 
 
@@ -212,7 +241,7 @@ def _program_row(
     for k, step in enumerate(schedule.steps):
         names = {n: schedule.buffers[b].name for n, b in enumerate(step.buffers)}
         work = program.work[k] or _work(step.kernel)
-        seconds = program.best[k] if program.runs[k] else None
+        seconds = _rounded(program.best[k]) if program.runs[k] else None
         least = limits.seconds(work) if limits is not None else None
         origin = known[k] or program.asked
         steps.append(
@@ -224,10 +253,10 @@ def _program_row(
                 "why": str(step.reason),
                 "runs": program.runs[k],
                 "seconds": seconds,
-                "total": program.seconds[k],
+                "total": _rounded(program.seconds[k]),
                 "flops": work.flops,
                 "bytes": work.bytes,
-                "roofline": least / seconds if least is not None and seconds else None,
+                "roofline": _rounded(least / seconds) if least is not None and seconds else None,
                 "line": None if origin is None else _line(origin) | {"asked": known[k] is None},
                 "path": [] if origin is None else list(origin.path),
             }
@@ -243,6 +272,15 @@ def _program_row(
         "stages": rows,
         "unchanged": unchanged,
     }
+
+
+def _rounded(value: float) -> float:
+    """Return a measured value with five digits, which is more than a measurement has.
+
+    >>> _rounded(0.000123456789)
+    0.00012346
+    """
+    return float(f"{value:.5g}")
 
 
 def _work(kernel: UOp) -> Work:

@@ -15,9 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from porism.viewer.column_packing import packed_report
+
 FOLDER: Final = Path(__file__).with_name("page")
 STYLES: Final = ("view.css",)
-SCRIPTS: Final = ("elements.js", "timeline.js", "graph.js", "kernel.js", "view.js")
+SCRIPTS: Final = ("elements.js", "timeline.js", "trace.js", "graph.js", "kernel.js", "view.js")
 """The parts of the program of the page, in order."""
 
 _ESCAPES: Final = {
@@ -50,7 +52,7 @@ def page(data: dict[str, Any]) -> str:
         "title": html.escape(str(data["title"])),
         "policy": html.escape(policy, quote=True),
         "style": style,
-        "data": embedded_json(data),
+        "data": embedded_json(packed_report(data)),
         "script": script,
     }
     text = (FOLDER / "view.html").read_text(encoding="utf-8")

@@ -1,8 +1,9 @@
 """Tensor origins: the line of the user's program, and the modules, that made each tensor.
 
 Nodes of a tensor graph are rewritten on their way to kernels: buffers become parameters, constants
-are computed ahead. So a node is found again by its structure down to the leaves, or if there is no
-such node by its structure near the root; equal structures are matched in order.
+are computed ahead, PULLBACK nodes are replaced by their first sources. So a node is found again by
+its structure down to the leaves, or if there is no such node by its structure near the root; equal
+structures are matched in order.
 """
 
 from __future__ import annotations
@@ -156,10 +157,14 @@ class _Structures:
             return self._near(node, self.depth)
         for each in toposort(node, within=lambda n: n not in self.known):
             if each not in self.known:
-                self.known[each] = {0: self._hash(each, [self.known[s][0] for s in each.src])}
+                below = [self.known[s][0] for s in each.src]
+                is_first = each.op is ops.PULLBACK  # which is the value of its first source
+                self.known[each] = {0: below[0] if is_first else self._hash(each, below)}
         return self.known[node][0]
 
     def _near(self, node: UOp, depth: int) -> int:
+        while node.op is ops.PULLBACK:
+            node = node.src[0]
         known = self.known.setdefault(node, {})
         if depth not in known:
             sources = [self._near(s, depth - 1) for s in node.src] if depth else []

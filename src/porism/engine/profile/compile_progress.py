@@ -1,6 +1,7 @@
 """Compile progress: a progress bar on the terminal when compiling takes longer than a second.
 
-The bar is drawn by another thread, which is started only if there is a terminal.
+The bar is drawn by another thread, which is started only if there is a terminal. Observers are told
+of every task that a bar may be drawn for, with its time.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,12 @@ SHOW_AFTER_SECONDS: Final = 1.0
 
 SAME_WAIT_SECONDS: Final = 0.05
 """Largest gap in seconds between two tasks that count as one wait; chosen by hand."""
+
+TaskObserver = Callable[[str, float, float], None]
+"""Takes the text of a task, when it began in seconds of `time.perf_counter`, and its seconds."""
+
+_observers: tuple[TaskObserver, ...] = ()
+_changing = held_while_forking(threading.Lock())
 
 _drawing = held_while_forking(threading.Lock())
 """Held while a bar of any thread appears or disappears."""
@@ -80,9 +87,39 @@ _last_wait = _LastWait()
 
 
 @contextmanager
+def observing(observer: TaskObserver) -> Iterator[None]:
+    """Call a function for every task that ends inside the `with` block, in the task's thread."""
+    global _observers
+    with _changing:
+        _observers = (*_observers, observer)
+    try:
+        yield
+    finally:
+        with _changing:
+            _observers = tuple(other for other in _observers if other is not observer)
+
+
+@contextmanager
 def progress_bar(text: str, total: int | None = None) -> Iterator[ProgressBar]:
     """Show a progress bar if the block takes long; without a total it has no percentage."""
-    task = ProgressBar(text, total)
+    with observed_task(text), _drawn(ProgressBar(text, total)) as task:
+        yield task
+
+
+@contextmanager
+def observed_task(text: str) -> Iterator[None]:
+    """Tell the observers of a task when the block ends."""
+    begin = time.perf_counter()
+    try:
+        yield
+    finally:
+        for observer in _observers:
+            observer(text, begin, time.perf_counter() - begin)
+
+
+@contextmanager
+def _drawn(task: ProgressBar) -> Iterator[ProgressBar]:
+    """Draw a task while it runs, if there is a terminal."""
     if not _is_enabled():
         yield task
         return

@@ -110,13 +110,21 @@ def _reference_counts(node: UOp) -> tuple[int, int, int]:
     return getrefcount(node), getrefcount(storage), getrefcount(storage[0])
 
 
+def _counts_of_argument(node: UOp) -> tuple[int, int, int]:
+    """Return what `_reference_counts` returns to a function that has the node as an argument.
+
+    Whether an argument counts as a reference depends on the version of Python.
+    """
+    return _reference_counts(node)
+
+
 @functools.cache
 def _unshared_counts() -> tuple[int, int, int]:
     """Return the reference counts of a BUFFER that only a tensor and a variable refer to."""
     holder = _Holder()
     holder.node = buffer_for_constant(UOp.const(i64, 0))
     node = holder.node
-    return _reference_counts(node)
+    return _counts_of_argument(node)
 
 
 def is_unshared(node: UOp) -> bool:
@@ -128,8 +136,8 @@ def is_unshared(node: UOp) -> bool:
     if not array_allocator.HAS_EXACT_REFCOUNTS or getattr(node, "held", None) is None:
         return False
     now, alone = _reference_counts(node), _unshared_counts()
-    if now[0] > alone[0] + 1 or now[1] > alone[1] or now[2] > alone[2]:
-        return False  # this function has one reference more to the node
+    if now[0] > alone[0] or now[1] > alone[1] or now[2] > alone[2]:
+        return False
     return array_allocator.is_pool_array(node.held[0])
 
 

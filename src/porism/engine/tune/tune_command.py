@@ -12,6 +12,7 @@ from typing import Final
 from rich.console import Console
 
 from porism.base.errors import PorismError
+from porism.base.exit_status import exit_status
 from porism.base.settings import settings
 from porism.engine.tune import tuning, tuning_cache
 from porism.engine.tune.tuning_progress import action_lines, report_table
@@ -100,10 +101,7 @@ def run_script(script: Path, arguments: Sequence[str], beam: int, seconds: int) 
     except KeyboardInterrupt:
         status = INTERRUPTED
     except SystemExit as end:
-        # As for Python: no code is success, one that is not an int is a message and failure.
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if end.code is not None and not isinstance(end.code, int):
-            print(end.code, file=sys.stderr)
+        status = exit_status(end)
     reports = tuning.reports[earlier:]
     if reports:
         Console().print(report_table(reports))

@@ -22,6 +22,7 @@ from typing import Final
 from porism.backends.backend_table import Backend
 from porism.base.errors import PorismError
 from porism.base.settings import settings
+from porism.engine.profile.compile_progress import observed_task
 from porism.engine.profile.work_counts import kernel_name, work_of
 from porism.engine.tune import tuning_cache
 from porism.engine.tune.search_history import keep_candidates
@@ -347,7 +348,7 @@ def tune_new_kernels(kernels: Sequence[UOp], backend: Backend, part: float = 1.0
     from porism.engine.tune.tuning_progress import progress_bar
 
     try:
-        with progress_bar() as listener:
+        with observed_task("tuning kernels"), progress_bar() as listener:
             tune(
                 new,
                 backend,

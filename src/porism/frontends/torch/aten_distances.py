@@ -74,12 +74,17 @@ def searchsorted(
     return xp.sum(xp.logical_not(behind).astype("int64"), axis=-1)
 
 
+def _sorted_floats(x: Any, dim: int) -> tuple[Any, Any]:
+    """Return floats sorted along an axis, and their indices; other types are left to torch."""
+    if x.dtype.kind != "f":
+        raise UncoveredFormError("which of several equal elements torch names is its own choice")
+    return sort(x, dim)
+
+
 @aten("kthvalue.default")
 def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
     """Return the k-th smallest element along an axis, and its index."""
-    if x.dtype.kind != "f":
-        raise UncoveredFormError("which of several equal elements torch names is its own choice")
-    values, order = sort(x, dim)
+    values, order = _sorted_floats(x, dim)
     if not x.ndim:
         return values, order
     axis = dim % x.ndim
@@ -90,9 +95,7 @@ def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any,
 @aten("nanmedian.dim")
 def nanmedian_dim(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
     """Return the lower median of the numbers along an axis, and its index."""
-    if x.dtype.kind != "f":
-        raise UncoveredFormError("which of several equal elements torch names is its own choice")
-    values, order = sort(x, dim)
+    values, order = _sorted_floats(x, dim)
     if not x.ndim:
         return values, order
     axis = dim % x.ndim
@@ -123,9 +126,9 @@ def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
         low, high = xp.min(flat), xp.max(flat)
         low, high = xp.where(low == high, low - 1, low), xp.where(low == high, high + 1, high)
     inside = (flat >= low) & (flat <= high)
-    place = xp.where(inside, (flat - low) * (bins / (high - low)), 0)
-    place = xp.minimum(place.astype("int64"), bins - 1)
-    return xp.scatter_add(xp.zeros(bins, dtype=x.dtype), 0, place, inside.astype(x.dtype))
+    index = xp.where(inside, (flat - low) * bins / (high - low), 0)  # rounded as torch does
+    index = xp.minimum(index.astype("int64"), bins - 1)
+    return xp.scatter_add(xp.zeros(bins, dtype=x.dtype), 0, index, inside.astype(x.dtype))
 
 
 def _bags(offsets: Any, count: int) -> Any:
@@ -153,20 +156,20 @@ def segment_reduce(
     ends = xp.cumsum(lengths, axis=-1) if offsets is None else offsets[..., 1:]
     if data.shape[axis] * begins.shape[-1] > MOST_ELEMENTS:
         raise UncoveredFormError("segment_reduce of many elements")
-    place = xp.arange(data.shape[axis])
-    inside = (place >= begins[..., None]) & (place < ends[..., None])
+    position = xp.arange(data.shape[axis])
+    inside = (position >= begins[..., None]) & (position < ends[..., None])
     shape = (*inside.shape, *[1] * (data.ndim - axis - 1))
     start = known[reduce] if initial is None else initial
-    spread = xp.where(xp.reshape(inside, shape), xp.expand_dims(data, axis=axis), known[reduce])
+    masked = xp.where(xp.reshape(inside, shape), xp.expand_dims(data, axis=axis), known[reduce])
     at = axis + 1
     if reduce in ("sum", "mean"):
-        result = xp.sum(spread, axis=at) + start
+        result = xp.sum(masked, axis=at) + start
     elif reduce == "prod":
-        result = xp.prod(spread, axis=at) * start
+        result = xp.prod(masked, axis=at) * start
     elif reduce == "max":
-        result = xp.maximum(xp.max(spread, axis=at), start)
+        result = xp.maximum(xp.max(masked, axis=at), start)
     else:
-        result = xp.minimum(xp.min(spread, axis=at), start)
+        result = xp.minimum(xp.min(masked, axis=at), start)
     if reduce != "mean":
         return result
     count = xp.reshape(ends - begins, (*begins.shape, *[1] * (data.ndim - axis - 1)))
@@ -197,11 +200,13 @@ def embedding_bag(
     rows = xp.take(weight, indices, axis=0)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights[:, None]
-    kept = (indices != padding_idx).astype(weight.dtype)
+    kept = indices != padding_idx
     if padding_idx >= 0:
-        rows = rows * kept[:, None]
+        rows = xp.where(kept[:, None], rows, 0)  # not a product: a row may have infinities
     result = xp.index_add(xp.zeros(bags, weight.shape[1], dtype=weight.dtype), 0, bag, rows)
     if mode == 1:
-        sizes = xp.scatter_add(xp.zeros(bags, dtype=weight.dtype), 0, bag, kept)
+        sizes = xp.scatter_add(
+            xp.zeros(bags, dtype=weight.dtype), 0, bag, kept.astype(weight.dtype)
+        )
         result = result / xp.maximum(sizes, 1)[:, None]
     return result, None, None, None

@@ -117,8 +117,9 @@ def scatter_reduce(
     if x.dtype.kind in "iu" and neutral:
         info = xp.iinfo(x.dtype)
         neutral = int(info.min if neutral < 0 else info.max)
-    ones = xp.ones(index.shape, dtype=x.dtype)
-    count = _scatter(xp.scatter_add, xp.zeros_like(x), dim, index, ones)
+    kind = x.dtype if x.dtype.kind == "f" else xp.int64  # a count wraps in a narrow integer type
+    ones = xp.ones(index.shape, dtype=kind)
+    count = _scatter(xp.scatter_add, xp.zeros(x.shape, dtype=kind), dim, index, ones)
     start = x if include_self else xp.where(count > 0, xp.full_like(x, neutral), x)
     result = _scatter(function, start, dim, index, src)
     if reduce == "mean":
@@ -181,10 +182,10 @@ def bucketize(x: Any, boundaries: Any, out_int32: bool = False, right: bool = Fa
 @aten("put.default")
 def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """Return x with elements replaced, or added to, at indices into all of it."""
-    flat, place = xp.reshape(x, (-1,)), xp.reshape(index, (-1,))
-    place = xp.where(place < 0, place + x.size, place)
+    flat, at = xp.reshape(x, (-1,)), xp.reshape(index, (-1,))
+    at = xp.where(at < 0, at + x.size, at)
     function = xp.scatter_add if accumulate else xp.scatter
-    added = function(flat, 0, place, xp.reshape(source, (-1,)).astype(x.dtype))
+    added = function(flat, 0, at, xp.reshape(source, (-1,)).astype(x.dtype))
     return xp.reshape(added, x.shape)
 
 

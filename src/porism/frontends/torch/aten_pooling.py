@@ -137,10 +137,10 @@ def _first_maxima(x: Any, positions: Sequence[Any]) -> tuple[Any, Any]:
         at: Any = 0
         for axis, (tap, size) in enumerate(zip(taps, sizes, strict=True)):
             outline = tuple(-1 if k == axis else 1 for k in range(spatial))
-            place = xp.reshape(positions[axis][:, tap], outline)
-            within = (place >= 0) & (place < size)
+            position = xp.reshape(positions[axis][:, tap], outline)
+            within = (position >= 0) & (position < size)
             inside = within if inside is None else inside & within
-            at = at * size + place
+            at = at * size + position
         at = xp.where(inside, at, 0)
         value = xp.reshape(xp.take(flat, xp.reshape(at, (-1,)), axis=-1), shape)
         better = value >= best

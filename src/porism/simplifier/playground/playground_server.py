@@ -1,8 +1,9 @@
 """Playground server: a page on this machine alone, which simplifies expressions and proves rules.
 
 It listens on the loopback address only. A question has at most MAX_QUESTION bytes, and is answered
-by a process of its own, which is ended after SECONDS. Requests whose Host is another name are
-refused, so that no page of the web can ask through a name that leads here.
+by a process of its own, which is ended after SECONDS. A connection that is silent for as long is
+closed. Requests whose Host is another name are refused, so that no page of the web can ask through
+a name that leads here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WORKERS: Final = 2
 """Questions that are answered at the same time; others wait."""
 WORKER: Final = "porism.simplifier.playground.playground_worker"
 POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 FILES: Final = {
@@ -65,6 +66,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server_version = "porism"
     sys_version = ""
+    timeout = SECONDS
 
     def do_GET(self) -> None:
         """Send a file of the page."""
@@ -80,24 +82,24 @@ class Handler(BaseHTTPRequestHandler):
         """Answer a question."""
         if not self._is_local():
             return
-        length = self.headers.get("Content-Length", "")
+        length = _length(self.headers.get("Content-Length", ""))
         if self.path != "/ask" or self.headers.get("Content-Type") != "application/json":
             self._send(404, "text/plain", b"questions are JSON, and go to /ask")
-        elif not length.isdigit() or int(length) > MAX_QUESTION:
+        elif length is None:
             self.close_connection = True
             self._send(413, "text/plain", f"at most {MAX_QUESTION} bytes".encode())
         else:
-            question = self.rfile.read(int(length))
+            question = self.rfile.read(length)
             try:
                 is_question = isinstance(json.loads(question), dict)
-            except ValueError:
+            except (ValueError, RecursionError):
                 is_question = False
             answer = ask(question) if is_question else {"error": "this is no question in JSON"}
             self._send(200, "application/json", json.dumps(answer).encode())
 
     def _is_local(self) -> bool:
         """Refuse a request that names another host than this one."""
-        host = self.headers.get("Host", "").rpartition(":")[0]
+        host = self.headers.get("Host", "").partition(":")[0]  # without the port
         if host in (ADDRESS, "localhost"):
             return True
         self._send(403, "text/plain", b"this page is for this machine alone")
@@ -109,11 +111,23 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Content-Security-Policy", POLICY)
         self.send_header("X-Content-Type-Options", "nosniff")
-        self.end_headers()
-        self.wfile.write(content)
+        with contextlib.suppress(ConnectionError):  # the page was closed meanwhile
+            self.end_headers()
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing for each request."""
+
+
+def _length(text: str) -> int | None:
+    """Return the number of bytes that a header announces; None if it is none, or too large.
+
+    >>> _length("12"), _length("4001"), _length("-1"), _length("²")
+    (12, None, None, None)
+    """
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(MAX_QUESTION)):
+        return None
+    return int(text) if int(text) <= MAX_QUESTION else None
 
 
 def new_server(port: int) -> ThreadingHTTPServer:

@@ -20,6 +20,13 @@ MAX_BYTES: Final = 4 << 30
 """Address space of a worker; most of it is what libraries reserve and do not use."""
 MAX_STEPS: Final = 200
 """Steps of one answer."""
+NORMAL_FORM: Final = "index-normal-form"
+NORMAL_FORM_THEOREM: Final = (
+    "The whole as a sum of multiples of its parts, in which x % c is x - c * (x // c): the "
+    "quotients of the steps above are put in, and equal terms cancel. It is a pass, whose lemmas "
+    "are proved."
+)
+"""What the last step does, which puts the others together and is no single rule."""
 
 Row = dict[str, Any]
 
@@ -48,7 +55,8 @@ def simplified(expression: str, bounds: str) -> Row:
 
     result = simplify(expression, from_arguments(bounds.split()), explain=True)
     steps = result.steps[:MAX_STEPS]
-    rules = rule_rows(step.rule for step in steps)
+    rules = {NORMAL_FORM: {"theorem": NORMAL_FORM_THEOREM}}
+    rules |= rule_rows(step.rule for step in steps)
     return {
         "text": result.text,
         "c": result.c,
@@ -88,7 +96,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     except (ImportError, ValueError, OSError):  # another system, or a lower limit already
         pass
-    print(json.dumps(answer(json.loads(sys.stdin.read()))))
+    print(json.dumps(answer(json.loads(sys.stdin.buffer.read()))))
 
 
 if __name__ == "__main__":

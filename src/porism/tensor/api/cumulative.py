@@ -239,7 +239,7 @@ def diff(x: Any, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any
     >>> porism.diff([1, 4, 9]).tolist(), porism.diff([1, 4, 9], n=2).tolist()
     ([3, 5], [2])
     """
-    tensor = asarray(x)
+    tensor = asarray(x, copy=True)
     along = shapes.normalize_axis(axis, tensor.ndim)
     count = shapes.as_int(n, "n of diff")
     if count < 0:

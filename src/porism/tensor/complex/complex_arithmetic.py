@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from porism.base.dtypes import Kind
-from porism.tensor import promotion
+from porism.tensor import namespace, promotion
 from porism.tensor.api import arithmetic, comparison, trigonometry
 from porism.tensor.api.comparison import logical_and, logical_or, where
 from porism.tensor.complex.complex_tensor import (
@@ -28,7 +28,10 @@ from porism.tensor.tensor import Tensor
 
 
 def pair(real: Tensor, imag: Tensor) -> ComplexTensor:
-    """Return a complex tensor of two parts, broadcast together."""
+    """Return a complex tensor of two parts, broadcast together.
+
+    Its parts are tensors of its own: assigning to it changes no tensor that it was made of.
+    """
     if real.shape != imag.shape:
         both = broadcast(real.node, imag.node)
         sizes = [Tensor(node) for node in both]
@@ -36,7 +39,7 @@ def pair(real: Tensor, imag: Tensor) -> ComplexTensor:
             like = max(sizes, key=lambda x: x.ndim)
             sizes = [x if x.ndim else x.broadcast_to(like.shape) for x in sizes]
         real, imag = sizes
-    return ComplexTensor(real, imag)
+    return ComplexTensor(Tensor(real.node), Tensor(imag.node))
 
 
 def parts(x: Any) -> tuple[Tensor, Tensor]:
@@ -49,7 +52,8 @@ def parts(x: Any) -> tuple[Tensor, Tensor]:
 def _astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tensor:
     wanted = as_dtype(dtype)
     if wanted.kind is Kind.COMPLEX:
-        return as_complex(x, wanted)
+        z = as_complex(x, wanted)
+        return pair(z.real_part, z.imag_part)
     real, imag = parts(x)
     if wanted.kind is Kind.BOOL:
         return logical_or(real, imag)
@@ -133,9 +137,15 @@ def _negative(x: Any) -> Tensor:
     return pair(-real, -imag)
 
 
-@implements("positive")
+@implements("positive", "clone", "copy")
 def _positive(x: Any) -> Tensor:
-    return as_complex(x)
+    return pair(*parts(x))
+
+
+@implements("detach", "stop_gradient")
+def _stop_gradient(x: Any) -> Tensor:
+    stop = namespace.find("stop_gradient")
+    return pair(*(stop(part) for part in parts(x)))
 
 
 @implements("square")

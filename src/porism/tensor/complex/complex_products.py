@@ -210,7 +210,7 @@ def _cumulative_prod(
     if include_initial:
         shape = [1 if k == along else n for k, n in enumerate(z.shape)]
         z = concat([namespace.find("full")(shape, 1, dtype=z.dtype), z], along)
-    return z  # type: ignore[no-any-return]
+    return pair(z.real_part, z.imag_part)
 
 
 @implements("cumprod")

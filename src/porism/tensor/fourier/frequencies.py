@@ -77,7 +77,7 @@ def ifftshift(x: Any, /, axes: Any = None) -> Tensor:
 
 def _shifted(x: Any, axes: Any, sign: int) -> Tensor:
     """Return x rotated by half of its size along axes."""
-    tensor = asarray(x)
+    tensor = asarray(x, copy=True)
     along = normalize_axes(axes, tensor.ndim)
     sizes = [static_size(tensor.shape[axis], "fftshift") for axis in along]
     if not along:

@@ -6,12 +6,12 @@ import io
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from porism.base.fork_locks import held_while_forking
 from porism.engine.profile import kernel_observer
@@ -21,13 +21,9 @@ from porism.ir.node import UOp
 from porism.tensor.shapes import shape_error
 
 if TYPE_CHECKING:
-    from porism.ir.levels import Level
-    from porism.viewer.chrome_trace import CompileSpan
+    from porism.tensor.inspect.program_view import View
     from porism.viewer.program_recorder import Recorder
     from porism.viewer.tensor_origins import Origins
-
-FIRST_STAGES: Final = ("build", "local memory")
-"""Stages that something else may have come before: they have no time of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +81,6 @@ class Profile:
         self._start = 0.0
         self._recording: AbstractContextManager[tuple[Recorder, Origins]] | None = None
         self._recorders: list[tuple[Recorder, Origins]] = []
-        self._spans: list[CompileSpan] = []
-        self._watching = ExitStack()
 
     def __enter__(self) -> Profile:
         if self._observing is not None:
@@ -99,7 +93,6 @@ class Profile:
 
         self._recording = recorded()
         self._recorders.append(self._recording.__enter__())
-        self._watching.enter_context(watching_stages(self._spans))
         self._observing = kernel_observer.observing(self._add)
         self._observing.__enter__()
         self._start = time.perf_counter()
@@ -115,7 +108,6 @@ class Profile:
         observing, self._observing = self._observing, None
         assert observing is not None
         observing.__exit__(None, None, None)
-        self._watching.close()
         assert self._recording is not None
         self._recording.__exit__(None, None, None)
         if self._shows and kind is None:
@@ -157,16 +149,23 @@ class Profile:
 
     def html(self, path: str | Path | None = None) -> str:
         """Return a page about the kernels that ran, as `porism.view` does; write it to `path`."""
+        page = self._view().html
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame, for a notebook."""
+        return self._view()._repr_html_()
+
+    def _view(self) -> View:
         from porism.tensor.inspect.program_view import View
         from porism.viewer.program_recorder import joined
         from porism.viewer.program_report import report
 
-        programs, events = joined([recorder for recorder, _ in self._recorders])
+        recording = joined([recorder for recorder, _ in self._recorders])
         origins = self._recorders[0][1] if self._recorders else None
-        page = View(report(programs, events, origins, title="profile")).html
-        if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
-        return page
+        return View(report(recording, origins, title="profile", first_tab="Trace"))
 
     def chrome_trace(self, path: str | Path | None = None) -> dict[str, Any]:
         """Return the runs of kernels and the stages of compiling as trace events.
@@ -176,8 +175,7 @@ class Profile:
         from porism.viewer.chrome_trace import chrome_trace
         from porism.viewer.program_recorder import joined
 
-        programs, events = joined([recorder for recorder, _ in self._recorders])
-        trace = chrome_trace(programs, events, self._spans)
+        trace = chrome_trace(joined([recorder for recorder, _ in self._recorders]))
         if path is not None:
             Path(path).write_text(json.dumps(trace), encoding="utf-8")
         return trace
@@ -214,28 +212,6 @@ def profile(*, show: bool = True) -> Profile:
     [(1, 4)]
     """
     return Profile(show)
-
-
-@contextmanager
-def watching_stages(spans: list[CompileSpan]) -> Iterator[None]:
-    """Append a span for every stage of compiling in this thread."""
-    from porism.pipeline import watched
-    from porism.viewer.chrome_trace import CompileSpan
-
-    last = time.perf_counter()
-
-    def add(stage: str) -> None:
-        nonlocal last
-        now = time.perf_counter()
-        if stage not in FIRST_STAGES:
-            spans.append(CompileSpan(stage, last, now - last, threading.get_ident()))
-        last = now
-
-    def watch(stage: str, level: Level, graph: UOp) -> None:
-        add(stage)
-
-    with watched(watch, instructions=lambda stage, _: add(stage)):
-        yield
 
 
 def _table(rows: Sequence[Row]) -> str:

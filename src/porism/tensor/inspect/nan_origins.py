@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from porism.base.errors import PorismError
+from porism.base.weak_tables import WeakKeys
 from porism.engine.run import realize as engine
 from porism.engine.run.buffer_storage import array_of, find_storage, realized_buffer
 from porism.gradient.stated_pullbacks import has_pullbacks, stated_value
@@ -25,6 +26,7 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.tensor.jit import replay
+from porism.tensor.jit.tracing import current
 from porism.tensor.shapes import to_text
 from porism.tensor.tensor import Tensor
 from porism.tensor.user_line import is_inside, users_line
@@ -57,7 +59,12 @@ class Origin:
     line: str | None
 
 
-_origins: dict[UOp, Origin] = {}
+_origins: Final[WeakKeys[UOp, Origin]] = WeakKeys()
+"""Where nodes were made. It keeps none alive: a node that is alive keeps values in memory."""
+_recent: Final[list[UOp]] = []
+"""Nodes that were made since values were last checked: gradients no longer refer to all of them."""
+_traced: Final[list[UOp]] = []
+"""Nodes that were made while functions were traced: they have no values."""
 _searching = False
 """Whether values are computed only to find a NaN."""
 
@@ -73,7 +80,13 @@ def naming_nans() -> Iterator[None]:
         Tensor.__init__ = original  # type: ignore[method-assign]
         engine.value_checks.remove(check_values)
         replay.value_checks.remove(check_call)
-        _origins.clear()
+        _forget()
+
+
+def _forget() -> None:
+    """Forget where nodes were made."""
+    for table in (_origins, _recent, _traced):
+        table.clear()
 
 
 def install() -> None:
@@ -84,10 +97,11 @@ def install() -> None:
 
     def record(self: Tensor, data: Any, dtype: Any = None) -> None:
         original(self, data, dtype)
-        if type(data) is UOp and data not in _origins:
+        if type(data) is UOp and data.op is not ops.BUFFER and _origins.get(data) is None:
             if len(_origins) >= MOST_ORIGINS:
-                _origins.clear()
+                _forget()
             _origins[data] = _origin()
+            (_recent if current.get() is None else _traced).append(data)
 
     Tensor.__init__ = record  # type: ignore[method-assign]
     engine.value_checks.append(check_values)
@@ -112,8 +126,11 @@ def _origin() -> Origin:
 
 def check_values(nodes: Sequence[UOp], buffers: Sequence[UOp]) -> None:
     """Raise a NanError if a value that was computed has a NaN."""
-    if not _searching and any(_has_nan(buffer) for buffer in buffers):
+    if _searching:
+        return
+    if any(_has_nan(buffer) for buffer in buffers):
         raise _error(nodes, {})
+    _recent.clear()
 
 
 def check_call(
@@ -122,6 +139,7 @@ def check_call(
     """Raise a NanError if an output of a jitted call has a NaN; `given` maps placeholders."""
     if any(_is_nan(array) for array, _ in outputs):
         raise _error(roots, given)
+    _recent.clear()
 
 
 def _has_nan(buffer: UOp) -> bool:
@@ -155,8 +173,9 @@ def _search(roots: Sequence[UOp], given: Mapping[UOp, UOp]) -> NanError:
                 why="a computation was given it, and its result has NaNs too",
                 fix="look at where the data come from",
             )
-    recorded = list(_origins)
-    origin_of = dict(zip(_erase(recorded), _origins.values(), strict=True))
+    recorded = _origins.items()
+    erased_nodes = _erase([node for node, _ in recorded])
+    origin_of = {n: origin for n, (_, origin) in zip(erased_nodes, recorded, strict=True)}
     steps = [n for n in order if n in origin_of and _is_small_float(n)]
     bad, fine = _first_nan([*steps, *erased], given)
     if bad is None:

@@ -61,7 +61,7 @@ class View:
 
     def __repr__(self) -> str:
         steps = sum(len(program["steps"]) for program in self.data["programs"])
-        return f"<view of {self.data['title']}: {steps} kernels>"
+        return f"<view of {self.data['title']}: {steps} kernel{'s' * (steps != 1)}>"
 
 
 def view(
@@ -79,8 +79,9 @@ def view(
 
     >>> import porism
     >>> porism.view(porism.asarray([[1.0, 2.0]]).softmax())
-    <view of Tensor (1, 2): 1 kernels>
+    <view of Tensor (1, 2): 1 kernel>
     """
+    from porism.viewer.program_recorder import joined
     from porism.viewer.program_report import report
 
     if runs < 1:
@@ -102,7 +103,7 @@ def view(
                 "a view shows the kernels of a tensor, or those that a function runs",
                 "pass a tensor that is not computed yet, or a function and its arguments=",
             )
-    shown = View(report(recorder.programs, recorder.events, origins, title=title))
+    shown = View(report(joined([recorder]), origins, title=title))
     if path is not None:
         shown.save(path)
     return shown
@@ -162,6 +163,7 @@ def _realize_all(result: Any) -> None:
 def view_process(path: str | Path = SETTING_FILE) -> None:
     """Record this process from now on, and write a page when it ends."""
     from porism.viewer.machine_limits import measured_limits
+    from porism.viewer.program_recorder import joined
     from porism.viewer.program_report import report
 
     measured_limits()  # in threads, which cannot be started when Python ends
@@ -171,7 +173,7 @@ def view_process(path: str | Path = SETTING_FILE) -> None:
     def write() -> None:
         manager.__exit__(None, None, None)
         title = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "program"
-        data = report(recorder.programs, recorder.events, origins, title=title)
+        data = report(joined([recorder]), origins, title=title)
         print(f"porism: wrote {View(data).save(path)}", file=sys.stderr)
 
     atexit.register(write)

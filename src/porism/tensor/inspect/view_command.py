@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from porism.base.errors import PorismError
+from porism.base.exit_status import exit_status
 from porism.tensor.inspect.program_view import View, recorded
 
 
@@ -31,6 +32,7 @@ def run(words: Sequence[str], output: Path, *, show: bool = False) -> int:
             why=f"there is no folder {str(output.parent)!r}",
             fix="make the folder, or name another file",
         )
+    from porism.viewer.program_recorder import joined
     from porism.viewer.program_report import report
 
     script, before, path = Path(words[0]), sys.argv, list(sys.path)
@@ -42,10 +44,10 @@ def run(words: Sequence[str], output: Path, *, show: bool = False) -> int:
                 runpy.run_path(str(script), run_name="__main__")
                 status = 0
             except SystemExit as end:
-                status = end.code if isinstance(end.code, int) else int(end.code is not None)
+                status = exit_status(end)
     finally:
         sys.argv, sys.path[:] = before, path
-        data = report(recorder.programs, recorder.events, origins, title=script.name)
+        data = report(joined([recorder]), origins, title=script.name)
         View(data).save(output)
         print(f"wrote {output}")
     if show:

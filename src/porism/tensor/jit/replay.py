@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,7 +49,10 @@ ValueCheck = Callable[[Sequence[UOp], Mapping[UOp, UOp], Sequence[Storage]], Non
 """Takes what was computed, the BUFFER of each placeholder in it, and the outputs."""
 
 _assigning = held_while_forking(threading.RLock())
-"""Held while tensors are assigned, so that a forked child sees all assignments or none."""
+"""Held while tensors are assigned, so that a forked child sees all assignments or none.
+
+But a child that is forked while another thread overwrites state sees some of the new values.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +300,7 @@ class Replay:
         overwritten = self._overwritten()
         if not overwritten:
             return self._run_on(tensors, variables, ())
-        with deferred_interrupts():  # what is overwritten is assigned as well
+        with deferred_interrupts():  # what is overwritten is assigned as well, and all else
             return self._run_on(tensors, variables, overwritten)
 
     def _overwritten(self) -> list[int]:
@@ -343,7 +347,7 @@ class Replay:
                 check(self.traced.roots, self.traced.given(tensors, inputs), outputs)
         nodes = self.nodes(inputs, outputs, variables)
         if self.assignments or self.gradients:
-            with _assigning:
+            with _assigning, nullcontext() if overwritten else deferred_interrupts():
                 for target, number in self.assignments:
                     tensor = tensors[target] if isinstance(target, int) else target
                     tensor._node = nodes[number]

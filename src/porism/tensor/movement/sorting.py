@@ -240,7 +240,15 @@ def fractions(q: Any) -> Any:
     """Return fractions as Python's numbers: one, or a list of those in a list, array or tensor."""
     if isinstance(q, (Tensor, np.ndarray, np.generic)):
         q = q.tolist()
-    return list(q) if isinstance(q, tuple) else q
+    if not isinstance(q, (list, tuple)):
+        return q
+    if any(isinstance(part, (list, tuple)) for part in q):
+        raise shapes.shape_error(
+            "a quantile of several rows of fractions",
+            "there is one fraction, or a list of them",
+            "pass them in one list, and reshape the result",
+        )
+    return list(q)
 
 
 def over_axes(function: Any, x: Tensor, q: Any, axes: Sequence[int], keepdims: bool) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from porism.tensor.api.creation import asarray
 from porism.tensor.conversion import as_tensor
 from porism.tensor.movement.joining import concat, split
 from porism.tensor.movement.reshape import expand_dims, flip, reshape, slice_axis, swapaxes
@@ -24,7 +25,7 @@ def atleast_1d(x: Any) -> Tensor:
     >>> porism.atleast_1d(3).tolist()
     [3]
     """
-    tensor = as_tensor(x)
+    tensor = asarray(x, copy=True)
     return tensor if tensor.ndim else reshape(tensor, 1)
 
 
@@ -207,7 +208,7 @@ def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     >>> porism.rot90([[1, 2], [3, 4]]).tolist()
     [[2, 4], [1, 3]]
     """
-    tensor = as_tensor(x)
+    tensor = asarray(x, copy=True)
     if len(axes) != 2:
         raise shape_error(f"rot90 in {len(axes)} axes", "a plane has two", "pass two axes")
     first, second = normalize_axes(tuple(axes), tensor.ndim, "axes")

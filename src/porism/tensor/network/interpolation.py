@@ -8,9 +8,10 @@ import numpy as np
 
 from porism.ir.facts.semantics import Array
 from porism.tensor import primitive, shapes
+from porism.tensor.api.creation import asarray
 from porism.tensor.api.operands import float_node
 from porism.tensor.api.reductions import accumulation_dtype
-from porism.tensor.conversion import as_tensor, from_copy
+from porism.tensor.conversion import from_copy
 from porism.tensor.movement.indexing import take
 from porism.tensor.network.adaptive_pooling import (
     adaptive_avg_pool1d,
@@ -50,7 +51,7 @@ def interpolate(
     >>> porism.interpolate([[[1.0, 3.0]]], size=4, mode="linear").tolist()
     [[[1.0, 1.5, 2.5, 3.0]]]
     """
-    tensor = as_tensor(x)
+    tensor = asarray(x, copy=True)
     spatial = tensor.ndim - 2
     fits = mode in NEAREST or SPATIAL_AXES.get(mode) == spatial or mode == "area"
     if not (fits and 1 <= spatial <= (3 if mode == "area" else spatial)):

@@ -35,6 +35,7 @@ from porism.verification.values.element_indices import (
     Indices,
     addressable,
     any_of,
+    array_key,
     reshape_indices,
     with_unknown,
 )
@@ -48,13 +49,7 @@ MAX_COMPUTED: Final = 1 << 27
 """Elements that an evaluator computes before it raises TooLarge: some seconds; chosen by hand."""
 
 STEP_COST: Final = 1 << 8
-"""Elements that count for an op however few it has: a call of NumPy takes a microsecond or two, in
-which it computes some hundreds."""
-
-MAX_COMPARED: Final = 1 << 10
-"""Elements up to which index arrays are compared by their contents: an element that is requested in
-two ways is computed once, and a chain of values that each read two others, as the stages of a
-sorting network do, takes linear time. Chosen by hand."""
+"""Elements that count for an op however few it has: what a call of NumPy takes; chosen by hand."""
 
 MAX_WHOLE_RATIO: Final = 4
 """A tensor with at most so many elements per requested one is computed whole, also if they are
@@ -62,19 +57,11 @@ requested a few at a time: each may be requested in many ways. Chosen by hand.""
 
 _DIVISIONS: Final = frozenset({ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD})
 
-
 _Request = tuple[UOp, Indices, Mapping[UOp, Array]]
 """A node, the indices of the requested elements, and the values of the open ranges."""
 
 _Steps = Generator[_Request, Bounded, Bounded]
 """A coroutine that yields requests, is sent their values, and returns the value of a node."""
-
-
-def _array_key(array: Array) -> Any:
-    """Return what tells index arrays apart: the contents of small ones, else the object."""
-    if array.size > MAX_COMPARED:
-        return id(array)
-    return array.shape, array.tobytes()
 
 
 class ElementEvaluator:
@@ -141,8 +128,8 @@ class ElementEvaluator:
     def _cache_key(self, request: _Request) -> Any:
         """Return the cache key of a request."""
         node, indices, ranges = request
-        own = tuple([_array_key(ranges[r]) for r in node.ranges if r in ranges])
-        return node, tuple(map(_array_key, indices)), own
+        own = tuple([array_key(ranges[r]) for r in node.ranges if r in ranges])
+        return node, tuple(map(array_key, indices)), own
 
     def _spend(self, size: int) -> None:
         """Subtract computed elements from those that remain; raise TooLarge below zero."""

@@ -4,10 +4,23 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 
+// Steps and buffers are stored as columns, in which a value that repeats is stored once.
+function unpackRows({ count, columns }) {
+  const lists = Object.entries(columns).map(([key, column]) =>
+    [key, Array.isArray(column) ? column : column.at.map((k) => column.values[k])]);
+  return Array.from({ length: count }, (_, k) =>
+    Object.fromEntries(lists.map(([key, values]) => [key, values[k]])));
+}
+
+for (const each of data.programs) {
+  each.steps = unpackRows(each.steps);
+  each.buffers = unpackRows(each.buffers);
+}
+
 const state = { program: 0, step: 0, programTab: "Graph", kernelTab: "Overview", query: "" };
 
 function make(tag, attributes, ...children) {
-  const svg = ["svg", "rect", "line", "text", "circle", "path", "g", "title"].includes(tag);
+  const svg = ["svg", "rect", "line", "text", "circle", "path", "polyline", "g", "title"].includes(tag);
   const element = svg
     ? document.createElementNS("http://www.w3.org/2000/svg", tag)
     : document.createElement(tag);
@@ -51,6 +64,8 @@ function bytes(value) {
 function percent(share) {
   return share === null || share === undefined ? "–" : Math.round(100 * share) + " %";
 }
+
+function kernels(count) { return count === 1 ? "1 kernel" : `${count} kernels`; }
 
 function rate(amount, time) {
   return time ? amount / time * 1e-9 : null;
@@ -144,7 +159,8 @@ function pannable(canvas, view, redraw, click) {
     held = null;
   });
   canvas.addEventListener("wheel", (event) => {
-    event.preventDefault();
+    if (document.documentElement.scrollHeight > window.innerHeight && !event.ctrlKey) return;
+    event.preventDefault(); // a page that scrolls is zoomed with Ctrl
     const factor = Math.exp(-event.deltaY * 0.0015);
     const scale = Math.min(Math.max(view.scale * factor, view.least), view.most);
     const used = scale / view.scale;

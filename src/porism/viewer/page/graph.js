@@ -6,7 +6,9 @@
 
 const MOST_NODES = 12000;
 const FIRST_NODES = 60; // groups are opened from the outside until so many nodes would be shown
-const WIDE = 190, HIGH = 44, GAP = 26, ROW = 78;
+const WIDE = 216, HIGH = 58, GAP = 28, ROW = 92;
+const LEGIBLE = 0.65; // the smallest scale that is chosen for the reader
+const LOOK = 64; // rows that an edge is checked for nodes in its way
 
 const graph = { view: { x: 0, y: 0, scale: 1, least: 0.02, most: 3 }, open: new Set(),
   nodes: [], edges: [], fitted: false, root: null };
@@ -16,7 +18,7 @@ function groupTree() {
   const root = { label: "", first: 0, last: steps.length - 1, inner: [], key: "" };
   const paths = steps.map((step) => groupPath(step));
   split(root, paths, 0);
-  if (steps.length > FIRST_NODES && root.inner.length > 3 * FIRST_NODES) chunk(root);
+  chunk(root);
   graph.root = root;
   graph.open = new Set();
   let todo = [root], shown = 1;
@@ -53,15 +55,20 @@ function split(group, paths, depth) {
   }
 }
 
-function chunk(root) {
-  const size = Math.ceil(Math.sqrt(root.inner.length));
+// A group of more nodes than are shown at first is divided into intervals.
+function chunk(group) {
+  group.inner.forEach(chunk);
+  if (group.inner.length <= FIRST_NODES) return;
+  const size = Math.ceil(Math.sqrt(group.inner.length));
   const chunks = [];
-  for (let k = 0; k < root.inner.length; k += size) {
-    const inner = root.inner.slice(k, k + size);
-    const [first, last] = [inner[0].first, inner[inner.length - 1].last];
-    chunks.push({ label: `kernels ${first}–${last}`, first, last, inner, key: `c${first}` });
+  for (let k = 0; k < group.inner.length; k += size) {
+    const inner = group.inner.slice(k, k + size);
+    const [one, other] = [inner[0], inner[inner.length - 1]];
+    const label = one.label && other.label && one.label !== other.label
+      ? `${one.label} – ${other.label}` : `kernels ${one.first}–${other.last}`;
+    chunks.push({ label, first: one.first, last: other.last, inner, key: `c${one.key}` });
   }
-  root.inner = chunks;
+  group.inner = chunks;
 }
 
 function visible() {
@@ -121,6 +128,58 @@ function layGraph() {
   }
   for (const node of nodes) describe(node, steps);
   graph.nodes = nodes;
+  bendEdges(rows, rank);
+}
+
+// Edges that would run behind a node go around it, on a lane to the right of the rows between.
+function bendEdges(rows, rank) {
+  const nodes = graph.nodes;
+  const rights = rows.map((row) => row.reduce((most, k) => Math.max(most, nodes[k].x), -Infinity) + WIDE);
+  const farthest = rights.reduce((most, right) => Math.max(most, right), 0);
+  const last = new Map(); // of each line of nodes, the rightmost one
+  for (const node of nodes) if (!(last.get(node.y)?.x > node.x)) last.set(node.y, node);
+  for (const node of nodes) node.isLast = last.get(node.y) === node;
+  const taken = []; // of each lane, the rank at which its last edge ends
+  for (const edge of graph.edges.sort((a, b) => a.from - b.from || a.to - b.to)) {
+    const [low, high] = [rank[edge.from], rank[edge.to]];
+    edge.lane = null;
+    if (high - low < 2) continue;
+    const [a, b] = [nodes[edge.from], nodes[edge.to]];
+    let hidden = high - low > LOOK, right = hidden ? farthest : Math.max(a.x, b.x) + WIDE;
+    for (let r = low + 1; r < high && high - low <= LOOK; r++) {
+      right = Math.max(right, rights[r]);
+      hidden ||= rows[r].some((k) => {
+        const x = a.x + (b.x - a.x) * (nodes[k].y - a.y) / (b.y - a.y) + WIDE / 2;
+        return x > nodes[k].x - 4 && x < nodes[k].x + WIDE + 4;
+      });
+    }
+    if (!hidden) continue;
+    let lane = taken.findIndex((end) => end <= low);
+    if (lane < 0) lane = taken.length;
+    taken[lane] = high;
+    edge.lane = right + 14 + (lane % 16) * 8;
+  }
+}
+
+function traceEdge(context, a, b, lane) {
+  context.beginPath();
+  if (lane === null) {
+    const [x0, y0, x1, y1] = [a.x + WIDE / 2, a.y + HIGH, b.x + WIDE / 2, b.y];
+    context.moveTo(x0, y0);
+    context.bezierCurveTo(x0, y0 + 22, x1, y1 - 22, x1, y1);
+  } else {
+    // from the right side if nothing is beside the node, else through the space between lines
+    const half = WIDE / 2, gap = (ROW - HIGH) / 2;
+    const [x0, y0] = a.isLast ? [a.x + WIDE, a.y + HIGH / 2] : [a.x + half, a.y + HIGH + gap];
+    const [x1, y1] = b.isLast ? [b.x + WIDE, b.y + HIGH / 2] : [b.x + half, b.y - gap];
+    if (a.isLast) context.moveTo(x0, y0);
+    else { context.moveTo(x0, a.y + HIGH); context.arcTo(x0, y0, lane, y0, 8); }
+    context.arcTo(lane, y0, lane, y1, 8);
+    context.arcTo(lane, y1, x1, y1, 8);
+    if (b.isLast) context.lineTo(x1, y1);
+    else { context.arcTo(x1, y1, x1, b.y, 8); context.lineTo(x1, b.y); }
+  }
+  context.stroke();
 }
 
 function describe(node, steps) {
@@ -130,14 +189,23 @@ function describe(node, steps) {
   node.share = node.seconds ? least / node.seconds : null;
   node.count = inside.length;
   node.title = node.count === 1 ? nameOf(inside[0]) : node.label || "group";
+  const lines = new Set(inside.map(lineText).filter((line) => line));
+  const more = lines.size > 1 ? ` and ${lines.size - 1} more` : "";
+  node.line = ([...lines][0] || "") + more;
 }
+
+const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
+const most = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
 
 function fitGraph(width, height) {
   const xs = graph.nodes.map((node) => node.x), ys = graph.nodes.map((node) => node.y);
-  const [left, right] = [Math.min(...xs), Math.max(...xs) + WIDE];
-  const scale = Math.min(width / (right - left + 40), height / (Math.max(...ys) + HIGH + 40), 1);
-  const used = graph.view.scale = Math.max(scale, 0.8); // what does not fit is panned
-  graph.view.x = (width - (right + left) * used) / 2;
+  const lanes = graph.edges.map((edge) => edge.lane ?? -Infinity);
+  const [left, right] = [least(xs), Math.max(most(xs) + WIDE, most(lanes))];
+  const across = Math.min(width / (right - left + 40), 1);
+  const scale = Math.min(across, height / (most(ys) + HIGH + 40));
+  const used = graph.view.scale = scale >= LEGIBLE ? scale
+    : Math.min(Math.max(across, LEGIBLE), 0.8); // what does not fit is panned
+  graph.view.x = used > across ? 12 - left * used : (width - (right + left) * used) / 2;
   graph.view.y = 16;
   if (used > scale) center(width, height);
 }
@@ -158,7 +226,7 @@ function showGraph(body) {
     make("button", { onclick: () => openAll(false) }, "collapse all"),
     make("button", { onclick: () => openAll(true) }, "expand all"),
     make("button", { onclick: () => { graph.fitted = false; drawGraph(); } }, "fit"),
-    make("span", { class: "soft" }, "click a group to open it; drag to pan, wheel to zoom")), canvas);
+    make("span", { class: "soft" }, "click a group to open it; drag to pan, wheel or Ctrl + wheel to zoom")), canvas);
   const redraw = once(() => drawGraph());
   pannable(canvas, graph.view, redraw, (event) => {
     const node = nodeAt(event);
@@ -217,17 +285,13 @@ function drawGraph(follow = false) {
     right: (width - view.x) / view.scale, bottom: (height - view.y) / view.scale };
   const seen = (y0, y1) => y1 >= box.top && y0 <= box.bottom;
   context.strokeStyle = color("none");
-  for (const { from, to, size } of graph.edges) {
+  for (const { from, to, size, lane } of graph.edges) {
     const a = graph.nodes[from], b = graph.nodes[to];
     if (!seen(a.y, b.y + HIGH)) continue;
     const chosen = [a, b].some((n) => state.step >= n.first && state.step <= n.last);
-    context.globalAlpha = chosen ? 1 : 0.4;
+    context.globalAlpha = chosen ? 1 : 0.55;
     context.lineWidth = Math.min(1 + Math.log2(1 + size / 65536) / 3, 5);
-    context.beginPath();
-    const [x0, y0, x1, y1] = [a.x + WIDE / 2, a.y + HIGH, b.x + WIDE / 2, b.y];
-    context.moveTo(x0, y0);
-    context.bezierCurveTo(x0, y0 + 22, x1, y1 - 22, x1, y1);
-    context.stroke();
+    traceEdge(context, a, b, lane);
   }
   context.globalAlpha = 1;
   const [panel, ink, soft, accent, ground] =
@@ -258,7 +322,8 @@ function drawGraph(follow = false) {
       context.font = "11px system-ui, sans-serif";
       const count = group ? `${node.count} kernels · ` : "";
       context.fillText(`${count}${seconds(node.seconds || null)} · ${percent(node.share)}`,
-        node.x + 12, node.y + 35);
+        node.x + 12, node.y + 34);
+      context.fillText(clipped(context, node.line, WIDE - 22), node.x + 12, node.y + 49);
     }
     context.globalAlpha = 1;
   }

@@ -16,7 +16,11 @@ function showKernel() {
   const body = make("div", { class: "body", id: "kernel-body" });
   detail.replaceChildren(make("div", { class: "panel" },
     make("div", { class: "title" }, make("strong", {}, kernel.name),
-      make("span", { class: "soft" }, `kernel ${state.step}, of ${steps.length}`)),
+      make("span", { class: "soft" }, `kernel ${state.step}, of ${steps.length}`),
+      make("span", { class: "grow" }),
+      make("button", { class: "widen", title: "The kernel in the whole window, and back (w)",
+        "aria-pressed": document.body.classList.contains("wide") ? "true" : "false",
+        onclick: nextWidth }, "⇔")),
     tabBar(Object.keys(tabs), state.kernelTab, (tab) => { state.kernelTab = tab; showKernel(); }),
     body));
   tabs[state.kernelTab](body);
@@ -144,7 +148,7 @@ const shownTexts = { names: null };
 
 function showCode(body, kernel) {
   const names = Object.keys(TEXTS).filter((name) => name in kernel.texts);
-  const narrow = window.innerWidth < 1300;
+  const narrow = find("detail").clientWidth < 700;
   shownTexts.names ||= new Set(narrow ? ["loops", "assembly"] : ["loops", "llvm", "assembly"]);
   if (!names.some((name) => shownTexts.names.has(name))) shownTexts.names.add("loops");
   const columns = make("div", { class: "columns" });
@@ -155,7 +159,8 @@ function showCode(body, kernel) {
         showKernel();
       } });
     return make("label", {}, box, " ", TEXTS[name]);
-  }), make("span", { class: "soft" }, "point at a line: the lines of its loop light up; click holds them"));
+  }), make("span", { class: "soft" }, "point at a line: the lines of its loop light up, and brighter the instructions of LLVM IR and "
+    + "assembly that belong together; click holds the loop"));
   body.append(tools, columns);
   const columnsOf = names.filter((name) => shownTexts.names.has(name))
     .map((name) => codeColumn(name, kernel));
@@ -177,7 +182,7 @@ function codeColumn(name, kernel) {
   const rows = parts.map((part, k) => make("div", { "data-line": k }, part || " "));
   lines.append(...rows);
   return { element: make("div", { class: "column" }, make("h3", {}, TEXTS[name]), lines),
-    lines, rows, loops };
+    lines, rows, loops, numbers: text.numbers || [] };
 }
 
 function linkLoops(columns, loops) {
@@ -185,6 +190,12 @@ function linkLoops(columns, loops) {
   const inside = (loop, outer) => {
     while (loop >= 0 && loop !== outer) loop = loops[loop][1];
     return loop === outer;
+  };
+  const bring = (column, row) => { // into sight
+    const top = row.offsetTop - column.lines.offsetTop;
+    const { scrollTop, clientHeight } = column.lines;
+    if (top < scrollTop || top > scrollTop + clientHeight - 20)
+      column.lines.scrollTop = Math.max(top - 40, 0);
   };
   const light = (loop, from, name) => {
     for (const column of columns) {
@@ -194,12 +205,18 @@ function linkLoops(columns, loops) {
         row.classList.toggle(name, lit);
         if (lit && first === null) first = row;
       });
-      if (column !== from && first) {
-        const top = first.offsetTop - column.lines.offsetTop;
-        const { scrollTop, clientHeight } = column.lines;
-        if (top < scrollTop || top > scrollTop + clientHeight - 20)
-          column.lines.scrollTop = Math.max(top - 40, 0);
-      }
+      if (column !== from && first) bring(column, first);
+    }
+  };
+  let bright = [];
+  const brighten = (number, from) => { // the lines of one line of LLVM IR
+    bright.forEach((row) => row.classList.remove("exact"));
+    bright = [];
+    if (number) for (const column of columns) {
+      const rows = column.rows.filter((_, k) => column.numbers[k] === number);
+      rows.forEach((row) => row.classList.add("exact"));
+      bright.push(...rows);
+      if (column !== from && rows.length) bring(column, rows[0]);
     }
   };
   let last = -2;
@@ -211,6 +228,8 @@ function linkLoops(columns, loops) {
     column.lines.addEventListener("mouseover", (event) => {
       const loop = loopAt(event);
       if (held === null && loop !== last) { last = loop; light(loop, column, "lit"); }
+      const row = event.target.closest("[data-line]");
+      brighten(row ? column.numbers[Number(row.dataset.line)] : 0, column);
     });
     column.lines.addEventListener("click", (event) => {
       const loop = loopAt(event);
@@ -220,6 +239,7 @@ function linkLoops(columns, loops) {
     });
     column.lines.addEventListener("mouseleave", () => {
       if (held === null) { last = -2; light(-1, column, "lit"); }
+      brighten(0, column);
     });
   }
 }
@@ -227,24 +247,44 @@ function linkLoops(columns, loops) {
 // -- search --------------------------------------------------------------------------------------
 
 function showSearch(body, kernel) {
-  const width = 640, height = 320, edge = 48;
+  const width = 680, height = 340, left = 62, right = 12, top = 14, bottom = 40;
   const times = kernel.search.map((pair) => pair[0]);
   const [least, most] = [Math.min(...times), Math.max(...times)];
-  const x = (k) => edge + k * (width - edge - 16) / Math.max(times.length - 1, 1);
-  const y = (time) => height - edge + (Math.log(least) - Math.log(time))
-    / ((Math.log(most) - Math.log(least)) || 1) * (height - edge - 16);
+  const span = Math.log(most / least) || 1;
+  const x = (k) => left + k * (width - left - right) / Math.max(times.length - 1, 1);
+  const y = (time) => top + Math.log(most / time) / span * (height - top - bottom);
   const best = times.indexOf(least);
-  const chosen = make("pre", {}, `${seconds(least)}  ${kernel.search[best][1]}`);
+  let fastest = Infinity;
+  const frontier = times.flatMap((time, k) => {
+    const before = fastest;
+    fastest = Math.min(fastest, time);
+    return before > fastest ? (k ? [`${x(k)},${y(before)}`, `${x(k)},${y(fastest)}`]
+      : [`${x(k)},${y(fastest)}`]) : k === times.length - 1 ? [`${x(k)},${y(fastest)}`] : [];
+  });
+  const shown = make("div", {});
+  const dots = [];
+  const show = (k) => {
+    dots.forEach((dot, at) => dot.classList.toggle("held", at === k));
+    const [time, actions] = kernel.search[k];
+    const compared = times[0] / time;
+    shown.replaceChildren(make("p", {}, make("strong", {}, seconds(time)), ` candidate ${k}`
+      + (k ? `, ${number(compared)} × the speed of the heuristic's schedule` : ", the heuristic's schedule")
+      + (k === best ? "; the fastest" : "")), make("pre", { class: "wrap" }, actions));
+  };
+  kernel.search.forEach(([time, actions], k) => dots.push(make("circle", { class: "plot", cx: x(k),
+    cy: y(time), r: k === best || k === 0 ? 6 : 4, "fill-opacity": 0.85,
+    fill: color(k === best ? "good" : k === 0 ? "fair" : "accent"), onclick: () => show(k) },
+    make("title", {}, `${seconds(time)}\n${actions}`))));
+  const levels = [0, 1, 2, 3].map((part) => most * (least / most) ** (part / 3));
   const plot = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
     "aria-label": "Candidates of the search by time" },
-    make("line", { class: "axis", x1: edge, y1: height - edge + 8, x2: width, y2: height - edge + 8 }),
-    make("text", { x: edge, y: height - 16 }, `${times.length} candidates in the order of measuring`),
-    make("text", { x: 2, y: y(most) + 4 }, seconds(most)),
-    make("text", { x: 2, y: y(least) + 4 }, seconds(least)),
-    kernel.search.map(([time, actions], k) => make("circle", { class: "plot", cx: x(k), cy: y(time),
-      r: k === best ? 6 : 4, fill: color(k === 0 ? "fair" : k === best ? "good" : "accent"),
-      onclick: () => { chosen.textContent = `${seconds(time)}  ${actions}`; } },
-      make("title", {}, `${seconds(time)}\n${actions}`))));
+    (most > least ? levels : [most]).map((time) => [
+      make("line", { class: "axis", x1: left, x2: width - right, y1: y(time), y2: y(time) }),
+      make("text", { x: left - 8, y: y(time) + 4, "text-anchor": "end" }, seconds(time))]),
+    make("text", { x: left, y: height - 10 }, `${times.length} candidates, in the order of measuring`),
+    make("polyline", { points: frontier.join(" "), fill: "none", stroke: color("good") }), dots);
   body.append(make("div", { class: "pad" }, make("p", { class: "soft" },
-    "The first candidate is the heuristic's schedule, the large one the fastest."), plot, chosen));
+    "Amber is the heuristic's schedule, green the fastest candidate; the line is the fastest so far. "
+    + "Click a candidate for its actions."), plot, shown));
+  show(best);
 }

@@ -14,8 +14,8 @@ function layTimeline() {
   timeline.begins.push(timeline.total);
   Object.assign(timeline.view, { x: 0, y: 0, scale: 1 });
   find("timeline-note").textContent = timed
-    ? `${seconds(timeline.total)} in ${steps.length} kernels; green from 50 % of the roofline, amber from 20 %`
-    : `${steps.length} kernels, which were not run`;
+    ? `${seconds(timeline.total)} in ${kernels(steps.length)}; green from 50 % of the roofline, amber from 20 %`
+    : `${kernels(steps.length)}, which ${steps.length === 1 ? "was" : "were"} not run`;
 }
 
 function drawTimeline() {
@@ -39,7 +39,7 @@ function drawTimeline() {
     context.fillStyle = colors[quality(steps[k].roofline)];
     context.fillRect(left, top, Math.max(right - left - (right - left > 3 ? 1 : 0), 1), bottom - top);
     if (right - left > 46) {
-      context.fillStyle = "#fff";
+      context.fillStyle = color("on-color");
       context.save();
       context.beginPath();
       context.rect(left, top, right - left - 4, bottom - top);
@@ -55,22 +55,26 @@ function drawTimeline() {
   context.strokeStyle = color("text");
   context.lineWidth = 2;
   context.strokeRect(left, top - 3, Math.max(right - left, 2), bottom - top + 6);
-  drawTicks(context, width, bottom, unit);
+  if (steps.some((step) => step.seconds)) drawTimeAxis(context, width, bottom, unit, view.x);
 }
 
-function drawTicks(context, width, bottom, unit) {
-  if (!program().steps.some((step) => step.seconds)) return;
+function drawTimeAxis(context, width, top, unit, begin) { // `unit` is the pixels of a second
   const span = width / unit;
   const most = Math.max(width / 80, 1);
   let tick = 10 ** Math.floor(Math.log10(span / most));
   for (const factor of [2.5, 2, 2]) if (span / tick > most) tick *= factor;
   context.fillStyle = color("soft");
-  const start = Math.ceil(-timeline.view.x / unit / tick);
-  for (let k = start; k * tick * unit + timeline.view.x < width - 40; k++) {
-    const x = k * tick * unit + timeline.view.x;
-    context.fillRect(x, bottom + 4, 1, 5);
-    context.fillText(k ? seconds(k * tick) : "0", x + 3, bottom + 16);
+  const start = Math.ceil(-begin / unit / tick);
+  for (let k = start; k * tick * unit + begin < width - 40; k++) {
+    const x = k * tick * unit + begin;
+    context.fillRect(x, top + 4, 1, 5);
+    context.fillText(k ? tickText(k * tick) : "0", x + 3, top + 16);
   }
+}
+
+function tickText(value) { // as many digits as a tick needs
+  const [unit, name] = value >= 1 ? [1, "s"] : value >= 1e-3 ? [1e-3, "ms"] : [1e-6, "µs"];
+  return Number((value / unit).toPrecision(6)) + " " + name;
 }
 
 function bisect(values, wanted) {

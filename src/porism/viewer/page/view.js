@@ -1,6 +1,6 @@
 // The page as a whole: tabs about the program, choices, keys, theme.
 
-const PROGRAM_TABS = { Graph: showGraph, Kernels: showTable, Memory: showMemory,
+const PROGRAM_TABS = { Graph: showGraph, Kernels: showTable, Trace: showTrace, Memory: showMemory,
   Roofline: showRoofline, Stages: showProgramStages, Rules: showRules };
 
 function showProgram() {
@@ -21,6 +21,7 @@ function choose(k) {
   showKernel();
   if (state.programTab === "Graph") drawGraph(true);
   else if (state.programTab === "Kernels") drawTable();
+  else if (state.programTab === "Trace") drawTrace();
   else if (["Memory", "Roofline"].includes(state.programTab)) showProgram();
 }
 
@@ -37,15 +38,15 @@ function reveal() { // open the groups around the chosen kernel
 
 // -- the list of kernels: only the rows that can be seen are in the page ----------------------------
 
-const COLUMNS = [
-  ["#", (step, k) => k, (v) => v, true],
-  ["kernel", (step) => nameOf(step), (v) => v, false],
-  ["time", (step) => step.seconds, seconds, true],
-  ["share", (step) => step.seconds / (timeline.total || 1), percent, true],
-  ["GFLOP/s", (step) => rate(step.flops, step.seconds), (v) => v === null ? "–" : number(v), true],
-  ["GB/s", (step) => rate(step.bytes, step.seconds), (v) => v === null ? "–" : number(v), true],
-  ["roofline", (step) => step.roofline, percent, true],
-  ["line", (step) => step.line ? lineText(step) : "", (v) => v, false],
+const COLUMNS = [ // name, value, text, whether it is a number, width
+  ["#", (step, k) => k, (v) => v, true, "38px"],
+  ["kernel", (step) => nameOf(step), (v) => v, false, "38%"],
+  ["time", (step) => step.seconds, seconds, true, "74px"],
+  ["share", (step) => step.seconds / (timeline.total || 1), percent, true, "54px"],
+  ["GFLOP/s", (step) => rate(step.flops, step.seconds), number, true, "72px"],
+  ["GB/s", (step) => rate(step.bytes, step.seconds), number, true, "62px"],
+  ["roofline", (step) => step.roofline, percent, true, "76px"],
+  ["line", (step) => step.line ? lineText(step) : "", (v) => v, false, "26%"],
 ];
 const ROW_PIXELS = 26;
 const table = { sort: 0, down: false, order: [], body: null };
@@ -53,12 +54,16 @@ const table = { sort: 0, down: false, order: [], body: null };
 function showTable(body) {
   const rows = make("tbody", {});
   table.body = rows;
-  body.append(make("table", {}, make("thead", {}, make("tr", {}, COLUMNS.map(([name, , , numeric], k) =>
-    make("th", { class: numeric ? "number" : "", onclick: () => {
+  const heads = COLUMNS.map(([name, , , numeric, width], k) => {
+    const head = make("th", { class: numeric ? "number" : "", onclick: () => {
       table.down = table.sort === k ? !table.down : numeric && k > 0;
       table.sort = k;
       showProgram();
-    } }, name + (table.sort === k ? (table.down ? " ↓" : " ↑") : ""))))), rows));
+    } }, name + (table.sort === k ? (table.down ? " ↓" : " ↑") : ""));
+    head.style.width = width;
+    return head;
+  });
+  body.append(make("table", { class: "kernels" }, make("thead", {}, make("tr", {}, heads)), rows));
   const value = COLUMNS[table.sort][1], steps = program().steps;
   table.order = steps.map((_, k) => k).filter((k) => matches(steps[k]));
   const keys = steps.map(value);
@@ -87,8 +92,11 @@ function drawTable() {
   const rows = table.order.slice(first, last).map((k) => make("tr",
     { class: k === state.step ? "chosen" : "", "data-step": k, onclick: () => choose(k) },
     COLUMNS.map(([, value, text, numeric]) => {
-      const shown = String(text(value(steps[k], k)));
-      return make("td", { class: numeric ? "number" : "", title: shown }, shown);
+      const exact = value(steps[k], k), shown = String(text(exact));
+      const cell = make("td", { class: numeric ? "number" : "", title: numeric ? null : shown }, shown);
+      if (text === percent && value === COLUMNS[6][1] && exact !== null) cell.style.boxShadow =
+        `inset 4px 0 ${color(quality(exact))}`;
+      return cell;
     })));
   table.body.replaceChildren(...(first ? [space(first)] : []), ...rows,
     ...(last < table.order.length ? [space(table.order.length - last)] : []));
@@ -104,7 +112,7 @@ function showMemory(body) {
       + "output, or stays inside of a kernel."));
     return;
   }
-  const width = 720, height = 340, left = 66, top = 8, bottom = 26;
+  const width = 720, height = 380, left = 66, top = 8, bottom = 26;
   const x = (step) => left + step * (width - left - 8) / steps.length;
   const y = (offset) => height - bottom - offset * (height - top - bottom) / arena.peak;
   const writer = new Map(steps.flatMap((step, k) =>
@@ -123,10 +131,12 @@ function showMemory(body) {
       fill: tint[k % tint.length], "fill-opacity": writer.get(b) === state.step ? 1 : 0.55,
       stroke: writer.get(b) === state.step ? color("text") : "none",
       onclick: () => choose(writer.get(b) ?? 0) }, make("title", {}, bufferText(buffer)
-        + `\nfrom kernel ${buffer.first} to ${buffer.last}, at byte ${buffer.offset}`))));
+        + `\nfrom kernel ${buffer.first} to ${buffer.last}, at byte ${buffer.offset}`
+        + (writer.has(b) ? `\n${steps[writer.get(b)].why}` : "")))));
   const saved = arena.sum > arena.peak ? `, ${bytes(arena.sum)} without reuse` : "";
   body.append(make("div", { class: "pad" }, make("p", {}, `${kept.length} temporary buffers share `
-    + `${bytes(arena.peak)}${saved}. Each is as wide as it lives.`), plot));
+    + `${bytes(arena.peak)}${saved}. Each is as wide as it lives; two overlap where a kernel writes `
+    + "into a buffer that it reads for the last time. Point at one to see why it is stored."), plot));
 }
 
 // -- roofline --------------------------------------------------------------------------------------
@@ -201,11 +211,48 @@ function showRules(body) {
     }))));
 }
 
+// -- print: on paper there are no tabs, so what they show comes one below the other ----------------------
+
+const MOST_PRINTED = 400; // rows of the list of kernels
+
+function beginPrint() { // in the colours of paper, also what is drawn on canvases
+  document.documentElement.dataset.theme = "light";
+  redrawAll();
+  addPrinted();
+}
+
+function endPrint() {
+  find("printed").replaceChildren();
+  applyTheme();
+  redrawAll();
+}
+
+function addPrinted() {
+  const steps = program().steps, shown = steps.slice(0, MOST_PRINTED);
+  const part = (title, show) => {
+    if (state.programTab === title) return null;
+    const body = make("div", {});
+    show(body);
+    return make("section", {}, make("h2", {}, title), body);
+  };
+  const list = (body) => {
+    body.append(make("table", {}, make("thead", {}, make("tr", {}, COLUMNS.map(([name, , , numeric]) =>
+      make("th", { class: numeric ? "number" : "" }, name)))), make("tbody", {}, shown.map((step, k) =>
+      make("tr", {}, COLUMNS.map(([, value, text, numeric]) =>
+        make("td", { class: numeric ? "number" : "" }, text(value(step, k)))))))));
+    if (steps.length > shown.length)
+      body.append(make("p", { class: "soft" }, `and ${steps.length - shown.length} more`));
+  };
+  find("printed").replaceChildren(...[part("Kernels", list), part("Memory", showMemory),
+    part("Roofline", showRoofline), part("Rules", showRules)].filter((each) => each));
+}
+
 // -- keys, search, theme -----------------------------------------------------------------------------
 
 const KEYS = [["/", "search"], ["j k or ← →", "next and previous kernel"],
-  ["Enter in the search", "next kernel that is found"], ["1 … 6", "tabs of the program"],
-  ["o s c", "overview, stages and code of the kernel"], ["t", "theme"], ["?", "these keys"],
+  ["Enter in the search", "next kernel that is found"], ["1 … 7", "tabs of the program"],
+  ["o s c", "overview, stages and code of the kernel"], ["w", "the kernel in the whole window, and back"],
+  ["t", "theme"], ["?", "these keys"],
   ["Esc", "close"]];
 
 function showHelp() {
@@ -228,8 +275,22 @@ function move(by, found) {
 const PRESSED = {
   "/": () => find("search").focus(), "?": showHelp, t: nextTheme,
   j: () => move(1), k: () => move(-1), ArrowRight: () => move(1), ArrowLeft: () => move(-1),
-  o: () => kernelTab("Overview"), s: () => kernelTab("Stages"), c: () => kernelTab("Code"),
+  w: nextWidth, o: () => kernelTab("Overview"), s: () => kernelTab("Stages"), c: () => kernelTab("Code"),
 };
+
+function nextWidth() {
+  document.body.classList.toggle("wide");
+  showKernel();
+  redrawCanvases();
+}
+
+function redrawCanvases() {
+  if (document.body.classList.contains("wide")) return;
+  drawTimeline();
+  drawGraph();
+  drawTrace();
+  drawTable();
+}
 
 function kernelTab(name) { state.kernelTab = name; showKernel(); }
 
@@ -277,7 +338,7 @@ function openProgram(k) {
   layTimeline();
   const flops = steps.reduce((sum, step) => sum + step.flops, 0);
   const speed = timeline.total && runs ? `, ${number(rate(flops, timeline.total))} GFLOP/s` : "";
-  find("subtitle").textContent = `${steps.length} kernels${runs ? `, ${seconds(timeline.total)} a run` : ""}`
+  find("subtitle").textContent = `${kernels(steps.length)}${runs ? `, ${seconds(timeline.total)} a run` : ""}`
     + `${speed}${backend ? `, ${backend}` : ""}, ${data.machine.cores} cores ${data.machine.system}`;
 }
 
@@ -295,7 +356,7 @@ function start() {
   if (data.programs.length > 1) {
     find("program-label").classList.remove("hidden");
     find("program").append(...order.map(([time, k]) => make("option", { value: k },
-      `${k}: ${data.programs[k].steps.length} kernels, ${data.programs[k].runs} runs, ${seconds(time)}`)));
+      `${k}: ${kernels(data.programs[k].steps.length)}, ${data.programs[k].runs} runs, ${seconds(time)}`)));
     find("program").addEventListener("change", (event) => {
       openProgram(Number(event.target.value));
       redrawAll();
@@ -307,6 +368,7 @@ function start() {
   const slowest = program().steps.reduce((best, s, k, all) =>
     (s.seconds || 0) > (all[best].seconds || 0) ? k : best, 0);
   state.step = step in program().steps ? step : slowest;
+  if (data.first_tab in PROGRAM_TABS) state.programTab = data.first_tab;
   startTimeline();
   redrawAll();
   find("search").addEventListener("input", (event) => {
@@ -320,8 +382,12 @@ function start() {
   find("theme").addEventListener("click", nextTheme);
   find("help").addEventListener("click", showHelp);
   document.addEventListener("keydown", pressed);
-  window.addEventListener("resize", once(() => { drawTimeline(); drawGraph(); drawTable(); }));
-  document.documentElement.dataset.ready = String(Math.round(performance.now()));
+  window.addEventListener("resize", once(redrawCanvases));
+  window.addEventListener("beforeprint", beginPrint);
+  window.addEventListener("afterprint", endPrint);
+  requestAnimationFrame(() => setTimeout(() => { // when the first frame is on the screen
+    document.documentElement.dataset.ready = String(Math.round(performance.now()));
+  }));
 }
 
 start();
