@@ -402,8 +402,10 @@ def more_nested() -> Iterator[Example]:
     r, s, t = _loop(3), _loop(SIZE, 1), _loop(2, 2)
     triangle = _loop(made(ops.ADD, r, number(1)), 3)
     both = made(ops.ADD, triangle, t)
-    yield _reduced(_reduced(both, triangle), r, t), _UNVARIED
-    yield _reduced(_reduced(both, triangle, s), t, r), _UNVARIED
+    yield from _on(_reduced(_reduced(both, triangle), r, t))
+    yield from _on(_reduced(_reduced(both, triangle, s), t, r))
+    # the extent of the outer loop depends on a range of that name further out
+    yield from _on(_reduced(_reduced(_reduced(r, r), triangle), r))
     element = made(ops.INDEX, _INTEGERS, s)
     yield from _on(_reduced(_reduced(element, s)), _reduced(_reduced(element), s))
     yield from _on(_reduced(_reduced(element, s), s), _reduced(_reduced(element, s, t), s))

@@ -196,3 +196,14 @@ def test_errors(call: Callable[[porism.Tensor], Any], what: str) -> None:
 def test_a_norm_of_no_order() -> None:
     with refuses(TypeMismatch, "a norm of order 'fro'"):
         porism.norm(porism.zeros(3), "fro")
+
+
+def test_sums_of_integers_that_no_float_holds() -> None:
+    """Constants above 2**53 are not rounded on the way to the closed form of a sum."""
+    x, large = porism.arange(40, dtype="int64"), 2**53
+    for first, second, limits in ((large + 1, large, (3, 3)), (large + 3, large + 1, (3, 2))):
+        ours = porism.where(x < limits[0], first, 0) - porism.where(x < limits[1], second, 0)
+        k = np.arange(40)
+        theirs = np.where(k < limits[0], first, 0) - np.where(k < limits[1], second, 0)
+        assert ours.astype("float64").sum().item() == float(theirs.astype(np.float64).sum())
+        assert ours.sum().item() == int(theirs.sum())

@@ -474,7 +474,7 @@ _EXACT_OPS: Final = frozenset({ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.MAX, ops.
 def _in_units(value: float, unit: float) -> UOp | None:
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    quotient = value / unit  # exact: the unit is a power of two
+    quotient = value * int(1 / unit) if isinstance(value, int) else value / unit  # both are exact
     return UOp.const(index, int(quotient)) if quotient == int(quotient) else None
 
 

@@ -138,6 +138,8 @@ def _merge_nested(node: UOp) -> UOp | None:
     own = inner.src[1:]
     if not own or any(s in outer or any(r in s.ranges for r in outer) for s in own):
         return None
+    if any(s in r.ranges for r in outer for s in own):
+        return None  # the extent of an outer loop would be that of the inner one's iteration
     return inner.src[0].reduce(node.arg, *outer, *own)
 
 
