@@ -8,7 +8,6 @@ with the reason; the exit status is 1 if one is not, or if a listed one passes.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import subprocess
 import sys
@@ -17,6 +16,8 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tools.suite import install
 
 EXCEPTIONS = Path(__file__).with_name("array_api_exceptions.txt")
 NEEDED = {"ndindex": "ndindex", "pytest_jsonreport": "pytest-json-report"}
@@ -84,10 +85,7 @@ def report(outcome: Outcome, exceptions: dict[str, str], *, whole: bool) -> tupl
 
 def run(path: Path, examples: int, jobs: int, selected: list[str]) -> Outcome | None:
     """Return the outcomes of the suite in a folder; None if it did not start."""
-    missing = [NEEDED[name] for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        command = [sys.executable, "-m", "pip", "install", "-q", "-c", "constraints.txt", *missing]
-        subprocess.run(command, check=True)
+    install(NEEDED)
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder) / "report.xml"
         options = ["--max-examples", str(examples), "--disable-deadline", "--derandomize"]

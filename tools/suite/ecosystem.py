@@ -1,7 +1,7 @@
 """Programs of other projects on tensors: einops, SciPy and scikit-learn, through the Array API.
 
-They are not among the packages of this project: install einops, scipy and scikit-learn first. Each
-case is computed with tensors and with NumPy's arrays; it passes if the result is a tensor (or a
+They are not among the packages of this project, and are installed if they are not there. Each case
+is computed with tensors and with NumPy's arrays; it passes if the result is a tensor (or a
 number) of the same values.
 """
 
@@ -16,6 +16,10 @@ from typing import Any, Final
 import numpy as np
 
 import porism
+from tools.suite import install
+
+NEEDED: Final = {"einops": "einops", "scipy": "scipy", "sklearn": "scikit-learn"}
+"""The modules that the cases import, and their packages."""
 
 SEED: Final = 0
 CLOSE: Final = 1e-4
@@ -69,6 +73,7 @@ def main() -> None:
     """Run all cases, and print those that fail and the counts."""
     os.environ["SCIPY_ARRAY_API"] = "1"
     warnings.simplefilter("ignore")
+    install(NEEDED)
     failed = sum(_run(*group) for group in _groups())
     sys.exit(1 if failed else 0)
 
