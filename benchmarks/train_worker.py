@@ -235,7 +235,12 @@ class Tinygrad:
         from benchmarks.cpu_backends.on_tinygrad import find_compiler
 
         find_compiler()
-        from tinygrad import Context, Tensor, TinyJit, nn  # type: ignore[import-not-found, unused-ignore]
+        from tinygrad import (  # type: ignore[import-not-found, unused-ignore]
+            Context,
+            Tensor,
+            TinyJit,
+            nn,
+        )
 
         self.tensor, self.jit, self.nn, self.context = Tensor, TinyJit, nn, Context
         self.graph: Any = None
