@@ -247,6 +247,20 @@ def _terms(r: UOp) -> Iterator[UOp]:
     yield _cast(masked(low, r), i32)
 
 
+def _partial_terms(r: UOp) -> Iterator[UOp]:
+    """Quotients that are undefined where no iteration, or no other clause, asks for them."""
+    last = made(ops.LT, r, _OTHER)
+    for divisor in (made(ops.ADD, _OTHER, number(1)), number(0)):
+        quotient = made(ops.IDIV, number(12), divisor)
+        large = made(ops.GT, quotient, number(3))
+        yield from (_chosen(last, made(ops.MUL, r, quotient)), _chosen(last, quotient))
+        yield _chosen(last, made(ops.WHERE, large, r, number(1)))
+        for condition in (made(ops.AND, large, last), made(ops.AND, last, large)):
+            yield from (_chosen(condition, r), made(ops.WHERE, condition, number(0), r))
+            either = made(ops.OR, made(ops.EQ, r, _CUT), made(ops.GE, r, number(3)))
+            yield _chosen(made(ops.AND, condition, either), r)
+
+
 def _many(r: UOp, count: int) -> UOp:
     """A sum of as many conditions as are followed, or one more."""
     whole = _chosen(made(ops.LT, r, _CUT), number(1))
@@ -260,6 +274,9 @@ def more_sums() -> Iterator[Example]:
     r = _loop()
     for term in _terms(r):
         yield from itertools.islice(_on(_reduced(term, r)), 0, None, 2)
+    yield from _on(*(_reduced(term, r) for term in _partial_terms(r)))
+    above = made(ops.ADD, _cast(r, i64), number(2**53 + 1, i64))  # no float is
+    yield _reduced(_cast(above, index), r), {}
     yield from _on(*(_reduced(_many(r, count), r) for count in (16, 17, 18)))
     longer = _loop(made(ops.MAX, _EXTENT, number(3)))
     behind = made(ops.GE, longer, _EXTENT)

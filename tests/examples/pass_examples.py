@@ -148,13 +148,11 @@ def _gated_pointers(alone: RuleSet) -> Iterator[str]:
     added: list[tuple[UOp, ...]] = [(r,), (none,), (r, inside), (r, other), (none, inside)]
     kept: list[tuple[UOp, ...]] = [(), (inside,), (other,)]
     for first, second in itertools.product((*added, *kept), repeat=2):
-        if none in first and second in kept:
-            continue
         pointer = UOp(ops.INDEX, memory.dtype, (memory, *first))
         moved = ops.LOAD(UOp(ops.INDEX, memory.dtype, (pointer, *second)))
         kernel = ops.SINK(_memory(0, 4).index(r).store(moved).end(r))
         after = rewrite(kernel, alone)
-        if none in second or (first in added and second in added):
+        if second and (none in (*first, *second) or (first in added and second in added)):
             yield "it does not fire" if after is kernel else difference(kernel, after, inputs)
         else:
             yield "" if after is kernel else f"it gives {after!r}"

@@ -129,6 +129,9 @@ def factors() -> Iterator[Example]:
     small = made(ops.MOD, element, number(5, i32))
     yield from _on(_reduced(made(ops.MUL, small, number(7, i32)), r, op=ops.MAX))
     yield from _on(_reduced(made(ops.MUL, r, number(2)), loop(0), op=ops.ADD))
+    for s in (loop(0), r):
+        quotient = made(ops.IDIV, number(12), _CUT)
+        yield from _on(_sum(made(ops.MUL, made(ops.MUL, s, s), quotient), s))
     yield from _products_at_limits()
     yield from closed_form_examples.more_factors()
 

@@ -1,5 +1,8 @@
 """Object linking: object files loaded into this process by LLVM's JIT linker.
 
+JITLink places all sections of an object file in one block of memory. Code depends on that: it
+refers to its constants by offsets of 32 bits, and a process may map many gigabytes.
+
 The code of the thread pool is cached on disk, keyed by its text, the compiler and the sources.
 """
 
@@ -60,7 +63,7 @@ def _link_objects(codes: Sequence[bytes], names: Sequence[str]) -> LoadedCode:
     global _jit
     with _lock:
         if _jit is None:
-            _jit = llvm.create_lljit_compiler(target_machine(), use_jit_link=False)
+            _jit = llvm.create_lljit_compiler(target_machine(), use_jit_link=True)
         builder = llvm.JITLibraryBuilder()
         for code in codes:
             builder.add_object_img(code)

@@ -17,7 +17,6 @@ that are integers, and small enough, is exact in every order: it is computed on 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -37,6 +36,7 @@ from porism.rules.reductions.condition_intervals import (
     solve_for_range,
 )
 from porism.rules.reductions.selected_terms import has_mask, is_zero, selection_of
+from porism.rules.reductions.whole_numbers import EXACT_OPS, common_unit, holds_sum, whole_number
 
 MOST_SPLITS: Final = 16
 """How many conditions of a sum are followed at most; chosen by hand."""
@@ -61,13 +61,13 @@ def closed_form_gather(value: UOp, r: UOp) -> UOp | None:
 def closed_form_float_sum(value: UOp, r: UOp, trip_count: int) -> UOp | None:
     """Return the sum of floats that are integers, if a sum of `trip_count` of them is exact."""
     first = value
-    while first.op in _EXACT_OPS:
+    while first.op in EXACT_OPS:
         first = first.src[0]
     if first.op is ops.INDEX:  # the common case
         return None
-    unit = _common_unit(value)
+    unit = common_unit(value)
     whole = None if unit is None else whole_number(value, r, unit)
-    if whole is None or unit is None or not _holds_sum(value.dtype, whole, trip_count):
+    if whole is None or unit is None or not holds_sum(value.dtype, whole, trip_count):
         return None
     integer_sum = closed_form_sum(whole, r)
     if integer_sum is None:
@@ -85,7 +85,7 @@ class _Clauses(NamedTuple):
     """The clauses of a condition, solved for the range."""
 
     invariant: list[UOp]  # clauses that do not depend on the range
-    varying: list[UOp]  # clauses that do
+    varying: list[UOp]  # clauses that do, or that may fail where other clauses decide
     where: Iterations  # the iterations that the solved clauses allow
     solution: UOp | None  # the clause that determines the one iteration
     unsolved: list[UOp]
@@ -130,9 +130,14 @@ class _ClosedForm:
         if is_zero(value):
             return value
         count = self.count(span)
-        if count.vmin < 1 and may_fail(value, accesses=True):
-            value = (count > 0).where(value, 0)
-        return count.cast(value.dtype) * value
+        return count.cast(value.dtype) * self._where_any(span, value)
+
+    def _where_any(self, span: Iterations, value: UOp) -> UOp:
+        """Return an invariant value; 0 if a span has no iterations and it may fail."""
+        if not may_fail(value, accesses=True):
+            return value
+        count = self.count(span)
+        return value if count.vmin >= 1 else (count > 0).where(value, 0)
 
     def _iteration_numbers(self, span: Iterations) -> UOp:
         """Return the sum of the range itself over a span."""
@@ -146,7 +151,7 @@ class _ClosedForm:
         for x, y in ((a, b), (b, a)):
             if self.r not in x.ranges:
                 inner = None if may_be_invalid(x) else self.sum(y, span)
-                return None if inner is None else inner * x
+                return None if inner is None else inner * self._where_any(span, x)
         for x, y in ((a, b), (b, a)):
             if x.op is ops.CAST and x.src[0].dtype is boolean:
                 return self._under(x.src[0], y, span)
@@ -177,7 +182,9 @@ class _ClosedForm:
         if self.r not in condition.ranges:
             first = self.sum(yes, span)
             second = None if first is None else self.sum(no, span)
-            return None if first is None or second is None else condition.where(first, second)
+            if first is None or second is None:
+                return None
+            return self._where_any(span, condition).where(first, second)
         if may_be_invalid(no):
             return None
         if is_zero(no):
@@ -218,11 +225,12 @@ class _ClosedForm:
         solution: UOp | None = None
         lows, highs, point = span.lows, span.highs, span.point
         for clause in _clauses(condition):
-            if self.r not in clause.ranges:
+            is_varying = self.r in clause.ranges
+            if not is_varying and not may_fail(clause):
                 invariant.append(clause)
                 continue
             varying.append(clause)
-            solved = solve_for_range(clause, self.r)
+            solved = solve_for_range(clause, self.r) if is_varying else None
             if solved is None or (solved.point is not None and point is not None):
                 unsolved.append(clause)
                 continue
@@ -430,71 +438,3 @@ def _without_redundant(
         if not any(_is_proved(is_implied(end, other)) for other in others):
             kept.append(end)
     return kept
-
-
-# -- floats that are integers ----------------------------------------------------------------------
-
-
-def whole_number(node: UOp, r: UOp, unit: float = 1.0) -> UOp | None:
-    """Return a number as a multiple of `unit`, on `index`; None if it may be none or may wrap.
-
-    The sign of a zero is lost, which no sum depends on.
-    """
-    dtype, op, src = node.dtype, node.op, node.src
-    if dtype is index:
-        return None if may_be_invalid(node) else node
-    if dtype is boolean:
-        return node.where(UOp.const(index, 1), 0)
-    if op is ops.CONST:
-        return _in_units(node.arg, unit)
-    if dtype.is_integer and r not in node.ranges:
-        return None if may_be_invalid(node) else node.cast(index)
-    if op is ops.CAST:
-        if unit != 1 or src[0].dtype.is_float:
-            return None
-        whole = whole_number(src[0], r)
-    elif op is ops.WHERE:
-        yes = whole_number(src[1], r, unit)
-        no = None if yes is None else whole_number(src[2], r, unit)
-        whole = None if yes is None or no is None else src[0].where(yes, no)
-    elif op in _EXACT_OPS and (unit == 1 or op is not ops.MUL):
-        first = whole_number(src[0], r, unit)
-        second = None if first is None else whole_number(src[-1], r, unit)
-        if first is None or second is None:
-            return None
-        whole = -first if op is ops.NEG else op(first, second)
-    else:
-        return None
-    return whole if whole is not None and _holds_sum(dtype, whole, 1) else None
-
-
-_EXACT_OPS: Final = frozenset({ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.MAX, ops.MIN})
-
-
-def _in_units(value: float, unit: float) -> UOp | None:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    quotient = value * int(1 / unit) if isinstance(value, int) else value / unit  # both are exact
-    return UOp.const(index, int(quotient)) if quotient == int(quotient) else None
-
-
-def _holds_sum(dtype: DType, whole: UOp, count: int) -> bool:
-    """Whether a type represents every sum of up to `count` such integers exactly."""
-    if not dtype.is_float:
-        return bool(dtype.min <= whole.vmin and whole.vmax <= dtype.max)
-    return bool(count * max(abs(whole.vmin), abs(whole.vmax)) <= 1 << dtype.precision)
-
-
-def _common_unit(value: UOp) -> float | None:
-    """Return a power of two that divides all constants among which a value selects."""
-    unit, stack = 1.0, [value]
-    while stack:
-        node = stack.pop()
-        if node.op is ops.WHERE:
-            stack += node.src[1:]
-        elif node.op is ops.CONST and node.arg and math.isfinite(node.arg):
-            fraction, exponent = math.frexp(node.arg)
-            while fraction != int(fraction):
-                fraction, exponent = fraction * 2, exponent - 1
-            unit = min(unit, 2.0**exponent) if exponent > -120 else math.nan
-    return unit if unit > 2.0**-100 else None

@@ -29,7 +29,8 @@ NEGATED_COMPARISON: Final = {
     ops.EQ: ops.NE,
     ops.NE: ops.EQ,
 }
-_MAY_BE_UNDEFINED: Final = frozenset({ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD, ops.SHL, ops.SHR})
+_DIVISIONS: Final = frozenset({ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD})
+_SHIFTS: Final = frozenset({ops.SHL, ops.SHR})
 _ACCESSES: Final = frozenset({ops.INDEX, ops.LOAD})
 
 
@@ -98,15 +99,19 @@ def negate(condition: UOp) -> UOp:
 
 
 def may_fail(node: UOp, *, accesses: bool = False) -> bool:
-    """Whether a node may be undefined: it divides or shifts an index by a variable.
+    """Whether a node may be undefined: an index divided by what may be 0, or shifted by less.
 
     With `accesses`, also whether it reads memory.
     """
-    return any(
-        (n.op in _MAY_BE_UNDEFINED and n.dtype.kind is Kind.INDEX and n.src[1].op is not ops.CONST)
-        or (accesses and n.op in _ACCESSES)
-        for n in nodes_read([node])
-    )
+    return any(_is_partial(n) or (accesses and n.op in _ACCESSES) for n in nodes_read([node]))
+
+
+def _is_partial(node: UOp) -> bool:
+    if node.dtype.kind is not Kind.INDEX:
+        return False
+    if node.op in _DIVISIONS:
+        return node.src[1].vmin <= 0 <= node.src[1].vmax
+    return node.op in _SHIFTS and node.src[1].vmin < 0
 
 
 # -- linear forms ----------------------------------------------------------------------------------

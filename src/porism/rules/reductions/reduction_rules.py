@@ -32,7 +32,7 @@ from porism.rules.reductions.closed_form_sums import (
     closed_form_gather,
     closed_form_sum,
 )
-from porism.rules.reductions.condition_intervals import negate
+from porism.rules.reductions.condition_intervals import may_fail, negate
 from porism.rules.reductions.selected_terms import has_mask
 
 _IDEMPOTENT: Final = frozenset({ops.MAX, ops.MIN, ops.AND, ops.OR})
@@ -226,7 +226,10 @@ def _invariant_factor(value: UOp, ranges: Sequence[UOp]) -> tuple[UOp, UOp] | No
     """Return a factor of a product that depends on none of the ranges, and the other factor."""
     for factor, rest in ((value.src[1], value.src[0]), value.src):
         if not any(r in factor.ranges for r in ranges):
-            return None if may_be_invalid(factor) or may_be_invalid(rest) else (factor, rest)
+            if may_be_invalid(factor) or may_be_invalid(rest):
+                return None
+            is_defined = all(map(_has_iterations, ranges)) or not may_fail(factor)
+            return (factor, rest) if is_defined else None
     return None
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from porism.base.dtypes import Kind, Theory
+from porism.base.dtypes import Kind, Theory, index
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Group
@@ -53,7 +53,7 @@ def index_index(node: UOp) -> UOp | None:
         return None
     outer, below = access_of(node), access_of(inner)
     if outer is None or below is None:
-        return base.index(invalid_index(node.src[1].dtype), dtype=node.dtype)
+        return base.index(invalid_index(index), dtype=node.dtype)
     if not below.indices or not outer.indices:
         return None
     valid = _both(below.valid, outer.valid)
