@@ -250,8 +250,15 @@ def _terms(r: UOp) -> Iterator[UOp]:
 def _partial_terms(r: UOp) -> Iterator[UOp]:
     """Quotients that are undefined where no iteration, or no other clause, asks for them."""
     last = made(ops.LT, r, _OTHER)
-    for divisor in (made(ops.ADD, _OTHER, number(1)), number(0)):
-        quotient = made(ops.IDIV, number(12), divisor)
+    zero_or_more = made(ops.ADD, _OTHER, number(1))
+    for quotient in (
+        *(made(op, number(12), zero_or_more) for op in (ops.IDIV, ops.MOD, ops.CDIV, ops.CMOD)),
+        *(made(op, number(12), _between(_OTHER, -9, 9)) for op in (ops.SHL, ops.SHR)),
+        *(made(ops.SHR, number(12), _between(_OTHER, low, 9)) for low in (0, 1, -1)),
+        *(made(ops.IDIV, number(12), _between(_OTHER, *ends)) for ends in ((-9, -1), (-9, 0))),
+        *(made(ops.IDIV, number(12), _between(_OTHER, *ends)) for ends in ((1, 9), (0, 9))),
+        made(ops.IDIV, number(12), number(0)),
+    ):
         large = made(ops.GT, quotient, number(3))
         yield from (_chosen(last, made(ops.MUL, r, quotient)), _chosen(last, quotient))
         yield _chosen(last, made(ops.WHERE, large, r, number(1)))

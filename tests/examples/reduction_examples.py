@@ -132,6 +132,8 @@ def factors() -> Iterator[Example]:
     for s in (loop(0), r):
         quotient = made(ops.IDIV, number(12), _CUT)
         yield from _on(_sum(made(ops.MUL, made(ops.MUL, s, s), quotient), s))
+        t = loop(3, 1)
+        yield from _on(_reduced(made(ops.MUL, made(ops.MUL, s, t), quotient), s, t))
     yield from _products_at_limits()
     yield from closed_form_examples.more_factors()
 

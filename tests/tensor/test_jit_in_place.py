@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -167,6 +167,15 @@ def test_a_kernel_waits_for_all_that_read_what_it_overwrites() -> None:
     assert max(readers) < writer
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """An interrupt raises KeyboardInterrupt; a job in the background would ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_interrupts_wait_for_the_end() -> None:
     done = []
 
@@ -215,6 +224,7 @@ def test_a_time_limit_leaves_no_state_half_assigned(monkeypatch: pytest.MonkeyPa
     assert a.tolist() == b.tolist() == [2.0] * 4
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_all_handlers_are_called_at_the_end() -> None:
     called: list[int] = []
     inside: list[int] = []
