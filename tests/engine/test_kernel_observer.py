@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from porism.backends.llvm.thread_pool import ThreadPool
 from porism.base.settings import settings
 from porism.engine.profile import kernel_observer
 from porism.engine.run import program
+from porism.engine.run.bound_sizes import evaluate_size
 from tests.backends.running import works
 
 NEEDS_C = pytest.mark.skipif(not works("c"), reason="there is no C compiler")
@@ -156,3 +158,23 @@ def test_an_error_of_an_observer_removes_it() -> None:
         two_kernels(5).realize()
     assert kernel_observer.observers == ()
     assert two_kernels(5).numpy().shape == (256, 64)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_shares_of_threads_are_all_of_a_kernel(threads: int) -> None:
+    runs: list[kernel_observer.KernelRun] = []
+    with settings.override(threads=threads), kernel_observer.observing(runs.append):
+        two_kernels(7).realize()
+        porism.asarray(np.ones(3, "f")).add(1).realize()
+    assert len(runs) == 3
+    assert len(runs[-1].shares) == 1
+    for run in runs:
+        function = program._functions[run.backend, run.kernel, None]
+        size = 1 if function.parallel is None else evaluate_size(function.parallel, {})
+        assert sum(share.iterations for share in run.shares) == size
+        assert len({share.thread for share in run.shares}) <= threads
+        for share in run.shares:
+            assert run.begin <= share.begin
+            assert share.begin + share.seconds <= run.begin + run.speed.seconds + 1e-6
+    if threads == 1:
+        assert {share.thread for run in runs for share in run.shares} == {threading.get_ident()}

@@ -38,10 +38,31 @@ def test_trace_events_are_nested_and_in_time(tmp_path: Path) -> None:
     assert len(by_kind["kernel"]) == sum(row.runs for row in profile.rows)
     for begin, end in by_kind["kernel"]:
         assert any(b <= begin and end <= e + 1e-3 for b, e in by_kind["program"])
+    for begin, end in by_kind["share"]:
+        assert any(b <= begin and end <= e + 1e-3 for b, e in by_kind["kernel"])
     stages = {e["name"] for e in trace["traceEvents"] if e.get("cat") == "compile"}
     assert {"rangeify", "schedule loops", "linearize"} <= stages
     assert {"finding kernels", "compiling kernels"} <= stages
     assert any(event["ph"] == "C" for event in trace["traceEvents"])
+
+
+def test_slices_of_a_thread_are_nested() -> None:
+    """Perfetto drops a slice that begins in another one of its thread and ends after it."""
+    by_thread: dict[int, list[tuple[float, float]]] = {}
+    events = profiled(rows=160).chrome_trace()["traceEvents"]
+    for event in events:
+        assert event["ph"] in "XCM"
+        if event["ph"] == "X":
+            by_thread.setdefault(event["tid"], []).append((event["ts"], -event["dur"]))
+    named = {event["tid"] for event in events if event["name"] == "thread_name"}
+    assert set(by_thread) == named
+    for slices in by_thread.values():
+        ends: list[float] = []
+        for begin, less in sorted(slices):
+            while ends and ends[-1] <= begin + 1e-3:  # times of nanoseconds, as floats
+                ends.pop()
+            assert not ends or begin - less <= ends[-1] + 1e-3
+            ends.append(begin - less)
 
 
 def test_the_page_has_the_kernels(tmp_path: Path) -> None:

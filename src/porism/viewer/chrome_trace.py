@@ -1,11 +1,13 @@
 """Chrome trace: a recording as trace events, which Perfetto and chrome://tracing open.
 
-A run of a program is a slice, with its kernels inside; finding and compiling kernels are slices,
-with their stages inside; the memory of temporary buffers that are alive is a counter.
+A run of a program is a slice, with its kernels inside, and in them what each thread ran of their
+parallel loops; finding and compiling kernels are slices, with their stages inside; the memory of
+temporary buffers that are alive is a counter.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from porism.engine.profile.work_counts import Speed, kernel_name
@@ -22,8 +24,9 @@ def chrome_trace(recording: Recording) -> Row:
     names = [[kernel_name(step.kernel) for step in p.schedule.steps] for p in programs]
     alive = [alive_bytes(p.schedule) for p in programs]
     rows: list[Row] = []
-    threads = dict.fromkeys([e.thread for e in events] + [s.thread for s in spans])
-    numbers = {thread: k for k, thread in enumerate(threads)}
+    callers = [e.thread for e in events] + [s.thread for s in spans]
+    workers = [share.thread for e in events for share in e.shares]
+    numbers = {thread: k for k, thread in enumerate(dict.fromkeys(callers + workers))}
 
     def add(name: str, kind: str, begin: float, seconds: float, thread: int, **more: Any) -> None:
         rows.append(
@@ -52,9 +55,13 @@ def chrome_trace(recording: Recording) -> Row:
         name = names[event.program][event.step]
         add(name, "kernel", event.begin, event.seconds, event.thread, step=event.step, **figures)
         count(alive[event.program][event.step], event.begin)
+        for share in event.shares:
+            where = share.begin, share.seconds, share.thread
+            add(name, "share", *where, step=event.step, iterations=share.iterations)
+    thread_names = {thread.ident: thread.name for thread in threading.enumerate()}
     for thread, number in numbers.items():
+        name = thread_names.get(thread, f"thread {thread}")
         rows.append(
-            {"name": "thread_name", "ph": "M", "pid": 0, "tid": number,
-             "args": {"name": f"thread {number} ({thread})"}}
-        )  # fmt: skip
+            {"name": "thread_name", "ph": "M", "pid": 0, "tid": number, "args": {"name": name}}
+        )
     return {"traceEvents": rows, "displayTimeUnit": "ns"}

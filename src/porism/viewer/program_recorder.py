@@ -13,6 +13,7 @@ from typing import Final
 from porism.base.fork_locks import held_while_forking
 from porism.engine.profile import compile_progress, kernel_observer, program_observer
 from porism.engine.profile.kernel_observer import KernelRun
+from porism.engine.profile.thread_shares import Share
 from porism.engine.profile.work_counts import Work
 from porism.ir.levels import Level
 from porism.ir.node import UOp
@@ -41,6 +42,8 @@ class Event:
     """Seconds of `time.perf_counter`."""
     seconds: float
     thread: int
+    shares: tuple[Share, ...] = ()
+    """What each thread ran of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,8 @@ class Recorder:
             self.programs[number].add(run)
             if len(self.events) < MAX_EVENTS:
                 thread = threading.get_ident()
-                event = Event(number, run.step, run.begin, run.speed.seconds, thread)
-                self.events.append(event)
+                times = run.begin, run.speed.seconds
+                self.events.append(Event(number, run.step, *times, thread, run.shares))
 
     def add_task(self, text: str, begin: float, seconds: float) -> None:
         """Note that kernels were found or compiled."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from porism.backends.backend_table import Backend
+    from porism.engine.profile.thread_shares import Share
 
 MAX_KERNELS: Final = 10_000
 """Entries of each table in memory, chosen by hand; a full table is cleared."""
@@ -43,6 +44,8 @@ class KernelRun:
     schedule: Schedule
     step: int
     """The position of the kernel in the schedule."""
+    shares: tuple[Share, ...] = ()
+    """What each thread ran of it; none if it was not compiled."""
 
 
 Observer = Callable[[KernelRun], None]
@@ -74,17 +77,17 @@ def run_observed(
     schedule: Schedule,
     backend: Backend,
     variables: Mapping[str, int],
-    run: Callable[[int], None],
+    run: Callable[[int], tuple[Share, ...]],
 ) -> None:
     """Run the kernels of a schedule one by one by number, and report each to the observers."""
     for number, step in enumerate(schedule.steps):
         kernel = step.kernel
         begin = time.perf_counter()
-        run(number)
+        shares = run(number)
         seconds = time.perf_counter() - begin
         name, work = _name_and_work(kernel, variables)
         speed = Speed(seconds, work)
-        kernel_run = KernelRun(kernel, backend.name, name, speed, begin, schedule, number)
+        kernel_run = KernelRun(kernel, backend.name, name, speed, begin, schedule, number, shares)
         for observer in observers:
             observer(kernel_run)
         if debug.level():

@@ -14,9 +14,9 @@ import ctypes
 import os
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -42,7 +42,10 @@ from porism.ir.traversal import toposort
 from porism.schedule.schedule import Buffer, Role, Schedule
 
 if TYPE_CHECKING:
+    from porism.engine.profile.thread_shares import Share
     from porism.optimize.actions.action import Actions
+
+T = TypeVar("T")
 
 JOB_BYTES: Final = 24
 """Bytes of a job: the address of a function, of its arguments, and the iterations to share."""
@@ -335,23 +338,26 @@ class Program:
         """
         threads, jobs = thread_pool(), block.address + 8 * ORDER_WORDS
 
-        def run(first: int, count: int, _alive: object = (block, alive)) -> None:
-            threads.run(jobs + JOB_BYTES * first, count)
+        def run_all(_alive: object = (block, alive)) -> None:
+            threads.run(jobs, self.count)
 
-        def start(first: int, count: int) -> None:
-            if self.is_long:
-                run_off_main_thread(lambda: run(first, count))
-            else:
-                run(first, count)
+        def start(run: Callable[[], T]) -> T:
+            return run_off_main_thread(run) if self.is_long else run()
 
         try:
             if kernel_observer.is_observed():
+                from porism.engine.profile.thread_shares import run_timed, timed_function
+
+                def run_one(number: int, _alive: object = (block, alive)) -> tuple[Share, ...]:
+                    return run_timed(threads, jobs + JOB_BYTES * number)
+
+                timed_function()  # compiled before the clock runs
                 values = {name: variables[name] for name in self.variable_names}
                 kernel_observer.run_observed(
-                    self.schedule, self.backend, values, lambda k: start(k, 1)
+                    self.schedule, self.backend, values, lambda k: start(lambda: run_one(k))
                 )
             else:
-                start(0, self.count)
+                start(run_all)
         except BaseException:  # kernels that were not started do nothing
             for k in range(self.count):
                 block.order[ORDER_WORDS + 3 * k] = threads.nothing

@@ -31,7 +31,7 @@ def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int
         elif buffer.role is Role.OUTPUT:
             memories[position] = Memory.empty(buffer.dtype, element_count(buffer, variables))
 
-    def run_step(number: int) -> None:
+    def run_step(number: int) -> tuple[()]:
         step = schedule.steps[number]
         written = schedule.buffers[step.buffers[0]]
         if written.role is Role.TEMPORARY:
@@ -39,6 +39,7 @@ def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int
                 arena, schedule, written, element_count(written, variables)
             )
         _run_kernel(step.kernel, [memories[b] for b in step.buffers], variables)
+        return ()  # no thread but this one
 
     if kernel_observer.is_observed():
         kernel_observer.run_observed(schedule, BACKENDS["reference"], variables, run_step)
