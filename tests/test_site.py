@@ -40,6 +40,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pages"
 
 
+def test_the_site_has_a_page_of_benchmarks(pages: Path) -> None:
+    text = (pages / "benchmarks.md").read_text(encoding="utf-8")
+    results = Results.read(site_pages.FIGURES)
+    assert all(workload in text for workload in results.cells)
+    assert len(results.cells) > 30
+    assert {"porism", "torch", "jax", "numpy"} <= set(results.versions)
+
+
 def test_decisions_are_numbered_without_gaps() -> None:
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert [page.name[:4] for page in pages] == [f"{k + 1:04}" for k in range(len(pages))]

@@ -237,6 +237,7 @@ def _terms(r: UOp) -> Iterator[UOp]:
         *(made(ops.ADD, byte, _SMALL), made(ops.ADD, small, byte), made(ops.MAX, byte, small)),
     ):
         yield from (_cast(narrow, i16), _cast(narrow, i64), _cast(narrow, index))
+        yield _cast(narrow, u8)
     hidden = _cast(masked(_TRUTH, _between(_CUT, 0, 3)), i8)
     yield _cast(made(ops.ADD, byte, hidden), i16)
     large = made(ops.MUL, _cast(r, i64), number(1 << 60, i64))

@@ -17,6 +17,7 @@ _SCOPE: Final = "rules.index.scoped_facts.Scope."
 _BUFFERS: Final = "rules.buffers.buffer_rules."
 _DIVISION: Final = "lower.decompose.integer_division."
 _SUMS: Final = "rules.reductions.closed_form_sums."
+_WHOLE: Final = "rules.reductions.whole_numbers."
 _INTERVALS: Final = "rules.reductions.condition_intervals."
 _REDUCTIONS: Final = "rules.reductions.reduction_rules."
 _SPLITTING: Final = "rules.reductions.reduction_splitting."
@@ -107,10 +108,10 @@ _GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             f"{_SUMS}_ClosedForm._split: first is None or second is None -> second is None",
             f"{_SUMS}_ClosedForm._split: equal is None or whole is None -> whole is None",
             f"{_SUMS}_ClosedForm.any_iteration: first is None or second is None -> second is None",
-            f"{_SUMS}whole_number: yes is None or no is None -> no is None",
-            f"{_SUMS}whole_number: first is None or second is None -> second is None",
-            f"{_SUMS}closed_form_float_sum: whole is None or unit is None or (not _holds_sum("
-            "value.dtype, whole, trip_count)) -> whole is None or not _holds_sum("
+            f"{_WHOLE}whole_number: yes is None or no is None -> no is None",
+            f"{_WHOLE}whole_number: first is None or second is None -> second is None",
+            f"{_SUMS}closed_form_float_sum: whole is None or unit is None or (not holds_sum("
+            "value.dtype, whole, trip_count)) -> whole is None or not holds_sum("
             "value.dtype, whole, trip_count)",
         ),
     ),
@@ -137,6 +138,17 @@ _GROUPS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "The types of integers have 8, 16, 32 and 64 bits.",
         (f"{_SUMS}_may_exceed: a.bits > b.bits -> a.bits > b.bits + 1",),
+    ),
+    (
+        "A limit of the work, not of what is right: beyond it the result is right as well.",
+        (
+            f"{_REDUCTIONS}_power: exponent.op is not ops.CONST or exponent.arg.bit_length() * 2 "
+            "> MOST_MULTIPLICATIONS -> exponent.op is not ops.CONST",
+            f"{_SCOPE}_improved: low >= high or self.budget.eliminations <= 0 -> low >= high",
+            f"{_SCOPE}_improved: self.budget.eliminations <= 0 -> self.budget.eliminations < 0",
+            f"{_SCOPE}_improved: self.budget.eliminations <= 0 -> "
+            "self.budget.eliminations <= 0 + 1",
+        ),
     ),
     (
         "No type of floats has 31 bits.",

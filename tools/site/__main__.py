@@ -19,10 +19,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("job", nargs="?", choices=("serve", "build", "pages"), default="serve")
     parser.add_argument("--port", type=int, default=8128)
     parser.add_argument(
-        "--bench", type=Path, metavar="FILE", help="figures of ./dev bench cpu --json, for a page"
-    )
+        "--bench", type=Path, metavar="FILE", default=site_pages.FIGURES,
+        help="figures of ./dev bench cpu --json for the page of benchmarks, instead of those kept",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
-    if options.bench is not None and not options.bench.is_file():
+    if not options.bench.is_file():
         parser.error(f"there is no file {options.bench}: ./dev bench cpu --json writes one")
     site_pages.write(site_pages.FOLDER, options.bench)
     dead = site_links.dead_links(site_pages.FOLDER / "pages")

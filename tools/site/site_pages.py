@@ -15,6 +15,8 @@ from tools.site import benchmark_page, playground_page, reference_pages, start_p
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "build" / "site"
+FIGURES: Final = ROOT / "benchmarks" / "cpu_figures.json"
+"""Figures of `./dev bench cpu --json` that are kept with the sources."""
 
 NAVIGATION: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Guides", ("tensors.md", "training.md", "gradients.md", "jit.md", "onnx.md", "torch.md")),
@@ -28,7 +30,7 @@ NAVIGATION: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 """Sections and their pages; pages of docs/ that are in none are added to the last one."""
 
 
-def write(folder: Path, figures: Path | None = None) -> None:
+def write(folder: Path, figures: Path = FIGURES) -> None:
     """Write the pages and the configuration of MkDocs into a folder, which is emptied first.
 
     `figures` is a file of `./dev bench cpu --json`, of which the page of benchmarks is made.
@@ -44,8 +46,7 @@ def write(folder: Path, figures: Path | None = None) -> None:
     (pages / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     reference = reference_pages.write(pages / "reference")
     (pages / "playground.md").write_text(playground_page.page(), encoding="utf-8")
-    if figures is not None:
-        benchmark_page.write(figures, pages)
+    benchmark_page.write(figures, pages)
     _write_decisions(pages / "decisions")
     for page in pages.rglob("*.md"):
         text = page.read_text(encoding="utf-8")
