@@ -3,8 +3,10 @@
 They neither read nor fill the user's cache, unless they ask to.
 """
 
+import gc
 import importlib.util
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +20,14 @@ os.environ.setdefault("PORISM_CHECK", "1")
 
 settings.register_profile("porism", deadline=None)  # how long an example takes proves nothing
 settings.load_profile("porism")
+
+
+@pytest.fixture
+def frozen_heap() -> Iterator[None]:
+    """Let garbage collections visit only objects that the test makes, not those of other tests."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -37,6 +37,7 @@ from benchmarks.cpu_workloads import (
     resnet_50,
     rotated,
 )
+from tests.tiers import quick_every
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS = {
@@ -120,7 +121,7 @@ SMALL: dict[str, Workload] = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", quick_every(3, SMALL))
 def test_our_programs_agree_with_the_reference(name: str) -> None:
     workload = SMALL[name]
     arrays = workload.inputs(name)

@@ -6,7 +6,7 @@ import importlib
 import re
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from fuzz import compile as compiled
@@ -58,6 +58,7 @@ def test_a_kernel_that_is_compiled_wrong_is_found(monkeypatch: pytest.MonkeyPatc
     def with_one(op: Op, dtype: DType) -> Scalar | None:
         return identity(op, dtype) if op is not ops.ADD else 1
 
+    @seed(SEED)
     @settings(max_examples=1000, deadline=None, database=None, phases=[Phase.generate])
     @given(st.data())
     def search(data: st.DataObject) -> None:

@@ -57,6 +57,7 @@ def test_every_public_method_is_drawn() -> None:
     assert others == (OTHERS & methods) | METHODS_EXCLUDED.keys()
 
 
+@pytest.mark.slow
 def test_every_row_can_be_drawn() -> None:
     """A row whose calls are always refused would test nothing."""
     drawn: Counter[str] = Counter()

@@ -43,6 +43,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": path, "COLUMNS": "100", "PYTHONUTF8": "1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lesson", "command", "expected"),
     [row for row in commands() if row[1] != SERVES],

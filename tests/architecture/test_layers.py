@@ -32,8 +32,7 @@ def test_the_tree_keeps_the_architecture() -> None:
 
 
 def test_files_over_the_limit_still_exist() -> None:
-    paths = {module.path.as_posix() for module in modules(SOURCE).values()}
-    assert set(LONG_FILES) <= paths
+    assert all((SOURCE / path).is_file() for path in LONG_FILES)
 
 
 def test_layers_are_named_once() -> None:

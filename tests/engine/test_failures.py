@@ -292,7 +292,7 @@ print(found, program(3) == before)
 
 
 @forks
-@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("others", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_children_compute(others: int) -> None:
     """Also those that were made while other threads of the parent compiled and computed."""
     code = f"import sys\nsys.argv = ['', '{others}']\n" + FORKED
@@ -327,8 +327,10 @@ print(os.waitpid(child, 0)[1])
     ("module", "lock"),
     [
         ("porism.engine.profile.compile_progress", "_drawing"),
-        ("porism.engine.tune.tuning_cache", "_lock"),
-        ("porism.tensor.inspect.kernel_profile", "_totals_lock"),
+        pytest.param("porism.engine.tune.tuning_cache", "_lock", marks=pytest.mark.slow),
+        pytest.param(
+            "porism.tensor.inspect.kernel_profile", "_totals_lock", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_no_lock_is_held_in_a_child_for_ever(module: str, lock: str) -> None:

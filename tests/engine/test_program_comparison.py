@@ -188,6 +188,7 @@ def test_a_tuner_in_the_background_runs_the_program_both_ways(
     assert found == [[place, [], 2.0, 1.0] for place in range(3)]
 
 
+@pytest.mark.slow
 def test_a_program_is_tuned_and_right() -> None:
     generator = np.random.default_rng(0)
     shapes = [(16, 24), *((24, columns) for columns in COLUMNS)]

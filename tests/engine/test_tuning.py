@@ -95,6 +95,7 @@ def test_a_worker_pool_answers_every_job() -> None:
     assert pool.replaced == 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_the_others_go_on() -> None:
     every: list[list[object]] = [[["Thread", {"axis": f"r{n}"}]] for n in range(200)]
     bad = [each for each in every if faulty_worker.fault_of(each) in ("compiler", "leave")]
@@ -178,6 +179,7 @@ def test_200_candidates_of_which_some_crash_hang_or_are_wrong(
     assert is_right(kernel, actions)
 
 
+@pytest.mark.slow
 def test_the_heuristics_kernel_is_kept_if_nothing_is_better(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -196,6 +198,7 @@ def test_a_kernel_that_cannot_be_run_is_left_alone() -> None:
     assert not tuning_cache.known_actions([kernel], LLVM)
 
 
+@pytest.mark.slow
 def test_several_kernels_share_the_time_and_small_ones_are_left() -> None:
     large, small = product(96, 256, 96), product(2, 2, 2)
     begin = time.monotonic()
@@ -302,6 +305,7 @@ def test_new_kernels_are_tuned_when_the_setting_asks_for_it() -> None:
     assert len(tuning.reports) == before + 1  # it is known
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_a_tuning_in_another_thread() -> None:
     done: list[float] = []
 
@@ -320,7 +324,11 @@ def test_nobody_waits_for_a_tuning_in_another_thread() -> None:
 
 @pytest.mark.parametrize(
     ("end", "status", "message"),
-    [("sys.exit('a message')", 1, "a message\n"), ("sys.exit(3)", 3, ""), ("pass", 0, "")],
+    [
+        ("sys.exit('a message')", 1, "a message\n"),
+        pytest.param("sys.exit(3)", 3, "", marks=pytest.mark.slow),
+        pytest.param("pass", 0, "", marks=pytest.mark.slow),
+    ],
 )
 def test_a_tuned_program_ends_as_it_would_without(
     tmp_path: Path, end: str, status: int, message: str

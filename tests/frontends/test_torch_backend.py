@@ -179,7 +179,7 @@ def test_bins_are_found_with_the_rounding_of_torch() -> None:
         assert result.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("spatial", [2, 3])
+@pytest.mark.parametrize("spatial", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_windows_that_divide_an_axis_have_their_first_maxima(spatial: int) -> None:
     rng = np.random.default_rng(spatial)
     x = rng.integers(0, 3, (2, *[5] * spatial)).astype(np.float32)

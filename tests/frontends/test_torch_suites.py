@@ -40,6 +40,7 @@ def test_a_worker_that_dies_or_raises_costs_one_row() -> None:
     assert rows[3]["why"] == "ValueError: no"
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_silent_is_ended() -> None:
     rows = _run(["one", "hangs", "three"], seconds=3)
     assert [row["status"] for row in rows] == ["pass", "timeout", "pass"]

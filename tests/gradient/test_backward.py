@@ -146,6 +146,7 @@ def test_tensors_of_tensors_are_copies() -> None:
     assert y.grad.tolist() == [4, 8]
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_nothing_is_recorded_when_no_variable_is_left() -> None:
     gc.collect()
     before = len(live_variables)  # other tests may have left some

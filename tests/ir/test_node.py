@@ -440,6 +440,7 @@ def live_after_sweep() -> int:
     return before
 
 
+@pytest.mark.usefixtures("frozen_heap")
 @pytest.mark.slow
 @pytest.mark.parametrize("way", [raw, construct], ids=["raw", "construct"])
 def test_dead_nodes_are_freed(way: Callable[..., UOp]) -> None:
@@ -451,6 +452,7 @@ def test_dead_nodes_are_freed(way: Callable[..., UOp]) -> None:
     assert live_nodes() == before
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_what_is_referred_to_stays() -> None:
     before = live_after_sweep()
     x = UOp.variable("freed_x", 0, 9)
@@ -467,6 +469,7 @@ def test_what_is_referred_to_stays() -> None:
     assert live_nodes() == before
 
 
+@pytest.mark.usefixtures("frozen_heap")
 @pytest.mark.slow
 def test_deep_and_wide_graphs_are_freed() -> None:
     before = live_after_sweep()
@@ -484,6 +487,7 @@ def test_deep_and_wide_graphs_are_freed() -> None:
     assert live_nodes() == before
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_aliases_of_normal_forms_do_not_keep_nodes_alive() -> None:
     with sorted_operands():
         before = live_after_sweep()

@@ -32,7 +32,7 @@ def make(op: Op, *src: UOp, dtype: DType | None = None, arg: Any = None) -> UOp:
 
 
 A, B, C = (UOp.variable(name, 0, 9) for name in "abc")
-DEEP = 50_000
+DEEP = 20_000
 
 
 def deep_chain(leaf: UOp, length: int = DEEP) -> UOp:

@@ -107,7 +107,9 @@ def test_reversed_loads() -> None:
     assert porism.opt(kernel, [porism.Upcast("r0", 16)]).check() == 0
 
 
-@pytest.mark.parametrize("shape", [(30, 50), (7, 64, 5), (3, 20, 17, 16)])
+@pytest.mark.parametrize("shape", [
+    (30, 50), (7, 64, 5), pytest.param((3, 20, 17, 16), marks=pytest.mark.slow),
+])  # fmt: skip
 def test_permutations_by_the_heuristic(shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     for order in itertools.permutations(range(len(shape))):

@@ -12,6 +12,7 @@ import pytest
 import porism
 from porism import nn
 from tests.nn.layer_cases import CASES, LayerCase, inputs_of, sampling_step, weight_values
+from tests.tiers import quick_if
 
 RECORDED: Final[dict[str, Any]] = json.loads(
     (pathlib.Path(__file__).parent / "layer_results.json").read_text()
@@ -45,7 +46,18 @@ def check(case: LayerCase, outputs: list[Any]) -> None:
         np.testing.assert_allclose(values, expected["values"], rtol=2e-5, atol=3e-6)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+FIRST: Final = {case.layer: case for case in reversed(CASES)}
+"""The first case of each layer."""
+
+
+def is_small(case: LayerCase) -> bool:
+    """Whether a layer is compiled quickly; the first case of each layer counts as such, too."""
+    return case is FIRST[case.layer] or not (
+        case.layer.endswith(("1d", "3d")) or "num_layers" in case.options or "kdim" in case.options
+    )
+
+
+@pytest.mark.parametrize("case", quick_if(is_small, CASES), ids=lambda case: case.name)
 def test_a_layer_computes_what_pytorch_does(case: LayerCase) -> None:
     layer = build(case)
     shapes = {name: list(t.shape) for name, t in layer.state_dict().items()}
@@ -57,7 +69,7 @@ def test_a_layer_computes_what_pytorch_does(case: LayerCase) -> None:
 JITTED: Final = [c for c in CASES if c.training or c.layer in ("GRU", "Conv2d", "LayerNorm")]
 
 
-@pytest.mark.parametrize("case", JITTED, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", quick_if(is_small, JITTED), ids=lambda case: case.name)
 def test_a_jitted_layer_computes_the_same_and_updates_its_state(case: LayerCase) -> None:
     layer = build(case)
     jitted = porism.jit(lambda *inputs: layer(*inputs, **case.call))

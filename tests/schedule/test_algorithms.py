@@ -85,7 +85,7 @@ def test_what_only_looks_like_a_scan_stays() -> None:
     assert chunk_scans(graph, GENERIC_CPU) is graph
 
 
-@pytest.mark.parametrize("program", ["scan", "product"])
+@pytest.mark.parametrize("program", ["scan", pytest.param("product", marks=pytest.mark.slow)])
 def test_verification_compares_the_stages(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunked_scan, "MIN_CHUNK", 4)
     for limit, value in (("MIN_MULTIPLIES", 1), ("MIN_K", 1), ("MIN_BLOCK_ROWS", 2)):

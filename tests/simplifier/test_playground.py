@@ -21,7 +21,7 @@ from porism.simplifier.playground.playground_server import ADDRESS, MAX_QUESTION
 @pytest.fixture
 def port() -> Iterator[int]:
     server = playground_server.new_server(0)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # it ends soon
     thread.start()
     yield int(server.server_address[1])
     server.shutdown()

@@ -276,7 +276,7 @@ def test_lists_of_arrays_keep_their_type() -> None:
 # -- without assertions and docstrings -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flag", ["-O", "-OO"])
+@pytest.mark.parametrize("flag", [pytest.param("-O", marks=pytest.mark.slow), "-OO"])
 def test_python_without_docstrings(flag: str) -> None:
     code = "import porism; x = porism.ones((3, 4)); print((x @ x.T).softmax().sum().item())"
     done = subprocess.run(

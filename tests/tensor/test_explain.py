@@ -89,6 +89,7 @@ for kernel in porism.kernels(porism.exp(x).sum(1) @ porism.asarray(np.ones((8, 3
 """
 
 
+@pytest.mark.slow
 def test_the_text_is_the_same_in_every_process() -> None:
     outputs = {
         subprocess.run(

@@ -642,6 +642,7 @@ def test_what_a_function_has_compiled_is_given_back(how: str) -> None:
     assert node_collector.live_nodes() - nodes < 40 * 5  # sizes have nodes of their own
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_what_a_function_uses_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A collection takes nothing from those who use it: neither a function nor a loop of calls."""
     jitted = _called_with_shapes(2, 5)

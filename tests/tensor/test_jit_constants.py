@@ -119,6 +119,7 @@ def test_a_limit_of_memory() -> None:
         assert copies(product) == []
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_the_memory_is_counted_and_freed() -> None:
     weight = porism.asarray(array(512, 512))
     gc.collect()

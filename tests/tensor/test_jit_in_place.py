@@ -245,6 +245,7 @@ def test_all_handlers_are_called_at_the_end() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_a_training_step_takes_no_second_copy_of_its_state() -> None:
     model = porism.nn.Linear(256, 256)
     optimizer = porism.optim.AdamW(model.parameters())

@@ -147,6 +147,7 @@ def test_calls_from_several_threads_go_on_while_kernels_are_swapped(
     assert not wrong
 
 
+@pytest.mark.slow
 def test_it_really_is_tuned_in_the_background() -> None:
     jitted = porism.jit(lambda x, y: (x @ y).sum(0), budget=1)
     x, y = (np.random.default_rng(0).normal(size=(48, 48)).astype(np.float32) for _ in range(2))
@@ -165,6 +166,7 @@ def test_a_beam_tunes_when_the_function_is_traced() -> None:
     assert settings.beam == 0
 
 
+@pytest.mark.slow
 def test_what_is_computed_once_is_not_tuned() -> None:
     before = len(tuning.reports)
     weight = ones(20, 20)

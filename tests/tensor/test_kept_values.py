@@ -14,6 +14,7 @@ import pytest
 
 import porism
 from porism.base.settings import settings
+from tests.tiers import quick_if
 
 GENERATOR = np.random.default_rng(12)
 BACKENDS = ("llvm", "c")
@@ -86,7 +87,7 @@ def test_softmax_of_an_outer_product(rows: int, columns: int, features: int) -> 
 
 
 @pytest.mark.parametrize(("many", "size"), [(1, 5), (2, 8), (4, 16)])
-@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("stride", quick_if(lambda stride: stride == 2, [1, 2, 3]))
 def test_transposed_convolutions(many: int, size: int, stride: int) -> None:
     x, w = whole(many, 4, size, size), whole(4, 3, 3, 3)
     expected = transposed_convolution(x, w, stride)
@@ -153,7 +154,9 @@ def test_a_minimum_of_a_product_with_a_padded_matrix() -> None:
 
 
 @pytest.mark.parametrize(("features", "length", "dtype", "rtol"), [
-    (1, 19, "f4", 1e-5), (2, 20, "f4", 1e-5), (9, 16, "f2", 5e-3),
+    (1, 19, "f4", 1e-5),
+    pytest.param(2, 20, "f4", 1e-5, marks=pytest.mark.slow),
+    pytest.param(9, 16, "f2", 5e-3, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_attention_of_few_features(features: int, length: int, dtype: str, rtol: float) -> None:
     q, k, v = (whole(2, 6, length, features, dtype=dtype) / 4 for _ in range(3))

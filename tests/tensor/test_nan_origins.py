@@ -120,6 +120,7 @@ def test_a_gradient_whose_loss_is_gone() -> None:
     assert f"{HERE}, line {line_of('a logarithm that is gone')}" in str(caught.value)
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_no_value_is_kept_alive() -> None:
     used = []
     for k in range(20):

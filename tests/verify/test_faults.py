@@ -24,6 +24,7 @@ from porism.verification.accesses import bounds_and_races
 from porism.verification.verification_report import How
 from porism.verification.verify_kernel import verify_actions, verify_lowering
 from tests.block_kernels import SMALL
+from tests.tiers import quick_every
 from tests.verify.fault_injection import (
     Change,
     break_stage,
@@ -268,8 +269,10 @@ WRONG_SCATTER_INDICES: dict[str, Callable[[UOp, UOp], UOp]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG_SCATTER_INDICES)
-@pytest.mark.parametrize("make", [bincount_program, index_add_program])
+@pytest.mark.parametrize("name", quick_every(2, WRONG_SCATTER_INDICES))
+@pytest.mark.parametrize(
+    "make", [bincount_program, pytest.param(index_add_program, marks=pytest.mark.slow)]
+)
 def test_a_scatter_to_wrong_elements(
     make: Callable[[], Any], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,7 +282,7 @@ def test_a_scatter_to_wrong_elements(
     assert "the stage 'scatter' changed what a kernel writes" in text
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_scatter_that_reads_wrong_elements(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The indices are one of the inputs, the values the other."""
     text = verify_error_of(index_add_program(), monkeypatch, "scatter", move_index(number))

@@ -151,6 +151,7 @@ def test_min_and_max_are_decided_by_forms() -> None:
     assert simplify(exact(ops.MAX, A, J)).op is ops.MAX, "it depends"
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_no_reference_cycles_remain() -> None:
     mask = exact(ops.LT, mod(FLAT, 12), 8)
     before = raw(ops.WHERE, None, (mask, mod(div(FLAT, 3), 5), FLAT.lift(-1)), None)
@@ -162,6 +163,8 @@ def test_no_reference_cycles_remain() -> None:
         for _ in range(3):  # other threads may leave garbage, but not each time
             simplify(before)
             collected.append(gc.collect())
+            if not collected[-1]:
+                break
         assert 0 in collected
     finally:
         gc.enable()

@@ -12,6 +12,7 @@ import porism
 from porism.base.errors import PorismError, ShapeError, TypeMismatch
 from porism.ir.facts.semantics import Array
 from tests.tensor.oracle import refuses
+from tests.tiers import quick_if
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
@@ -31,7 +32,7 @@ def close(actual: Any, expected: Any, *, narrow: bool = True) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2,), (3,), (7,), (4, 5), (3, 2, 4), (2, 0)])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 def test_gradient(shape: tuple[int, ...], dtype: str) -> None:
     random = np.random.default_rng(len(shape))
     x: Array = random.normal(size=shape).astype(dtype)
@@ -86,8 +87,8 @@ def test_wrong_gradients_say_why() -> None:
 # -- quantiles without NaN -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("axis", [None, 0, -1])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
+@pytest.mark.parametrize("axis", [pytest.param(None, marks=pytest.mark.slow), 0, -1])
 def test_quantiles_without_nan(dtype: str, axis: int | None) -> None:
     random = np.random.default_rng(3)
     x: Array = random.normal(size=(4, 5, 6)).astype(dtype)
@@ -116,7 +117,9 @@ def test_quantiles_of_integers_and_errors() -> None:
 # -- divisors --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize(
+    "dtype", quick_if(lambda dtype: dtype in ("int8", "uint32", "int64"), INTEGERS)
+)
 def test_divisors(dtype: str) -> None:
     """Also of the smallest number, and of those that take Euclid's algorithm the most steps."""
     limits = np.iinfo(dtype)

@@ -121,17 +121,18 @@ def test_values_that_were_handed_out_do_not_change() -> None:
     np.testing.assert_array_equal(array, np.arange(800.0))
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_a_capsule_that_nobody_uses_frees_the_memory() -> None:
-    for name in ("float32", "bfloat16", "bool"):
-        x = porism.ones(2, 300, dtype=name).realize()
-        storage = weakref.ref(array_of(x._node))
-        capsule = x.__dlpack__(max_version=(1, 1))
-        del x
-        gc.collect()
-        assert storage() is not None
-        del capsule
-        gc.collect()
-        assert storage() is None
+    names = ("float32", "bfloat16", "bool")
+    tensors = [porism.ones(2, 300, dtype=name).realize() for name in names]
+    storages = [weakref.ref(array_of(x._node)) for x in tensors]
+    capsules = [x.__dlpack__(max_version=(1, 1)) for x in tensors]
+    del tensors
+    gc.collect()
+    assert all(storage() is not None for storage in storages)
+    del capsules
+    gc.collect()
+    assert all(storage() is None for storage in storages)
 
 
 def test_wrong_exports() -> None:
@@ -205,6 +206,7 @@ def test_read_only_arrays_are_shared() -> None:
     agree(got + 1, values + 1)
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_the_array_lives_as_long_as_the_tensor() -> None:
     class Values(np.ndarray[Any, Any]):
         """An array with weak references."""

@@ -68,6 +68,7 @@ def test_an_array_keeps_its_values_when_the_tensor_changes() -> None:
     np.testing.assert_array_equal(part, before[10:20])
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_an_array_outlives_its_tensor() -> None:
     arrays = []
     for k in range(40):
@@ -80,6 +81,7 @@ def test_an_array_outlives_its_tensor() -> None:
         np.testing.assert_array_equal(array, np.arange(0, 500, 2) + k)
 
 
+@pytest.mark.usefixtures("frozen_heap")
 def test_memory_is_reused_when_the_array_is_gone() -> None:
     gc.collect()
     before = porism.memory().in_use
