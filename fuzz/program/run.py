@@ -15,6 +15,7 @@ import numpy as np
 import porism
 from fuzz.program.actions import tuned_at_random
 from fuzz.program.generate import Program, evaluated
+from fuzz.program.guard_pages import at_the_end, guard_pages
 from fuzz.program.steps import (
     ASSIGNING,
     Call,
@@ -59,10 +60,12 @@ class How:
     """A step whose value is computed before the program goes on."""
     resized: tuple[int, int] | None = None
     """With jit, a size of the inputs, and that of another call."""
+    guarded: bool = False
+    """Whether arrays end where memory ends."""
 
     def __str__(self) -> str:
         parts = [f"backend={self.backend}", f"threads={self.threads}"]
-        parts += [name for name in ("jit", "fast_math", "check") if getattr(self, name)]
+        parts += [name for name in ("jit", "fast_math", "check", "guarded") if getattr(self, name)]
         parts += [f"verify={self.verify}"] if self.verify else []
         parts += [f"actions={self.actions}"] if self.actions is not None else []
         parts += [f"resized={self.resized}"] if self.resized is not None else []
@@ -98,15 +101,17 @@ def chosen(random: Random, program: Program) -> How:
         actions=random.randrange(10**6) if not jit and random.random() < 0.1 else None,
         realized=random.choice(calls) if not jit and random.random() < 0.1 else None,
         resized=resized,
+        guarded=random.random() < 0.05,
     )
 
 
 WAYS: Final[dict[str, dict[str, Any]]] = {
     "jit": {"jit": True, "actions": None, "realized": None},
     "actions": {"actions": 1, "jit": False},
-    **{name: {name: True} for name in ("check", "fast_math")},
+    **{name: {name: True} for name in ("check", "fast_math", "guarded")},
     **{f"verify{level}": {"verify": level} for level in (1, 2, 3)},
     **{name: {"backend": name} for name in ("c", "reference")},
+    "guarded_c": {"backend": "c", "guarded": True},
 }
 """What all programs of a run can have in common."""
 
@@ -137,9 +142,12 @@ def check(program: Program, how: How = PLAIN) -> Finding | None:
 
 @contextlib.contextmanager
 def _settings(how: How) -> Iterator[None]:
-    with settings.override(
-        backend=how.backend, threads=how.threads, verify=int(how.verify), check=how.check,
-        fast_math=how.fast_math, cache=False, progress=False,
+    with (
+        settings.override(
+            backend=how.backend, threads=how.threads, verify=int(how.verify), check=how.check,
+            fast_math=how.fast_math, cache=False, progress=False,
+        ),
+        guard_pages() if how.guarded else contextlib.nullcontext(),
     ):  # fmt: skip
         yield
 
@@ -183,7 +191,8 @@ def _parts(value: Any) -> tuple[Any, ...]:
 
 
 def _inputs(steps: Steps, shift: int = 0) -> list[Any]:
-    return [porism.asarray(step.array(shift)) for step in steps if isinstance(step, Input)]
+    inputs = [step for step in steps if isinstance(step, Input)]
+    return [porism.asarray(at_the_end(step.array(shift))) for step in inputs]
 
 
 def _plain(program: Program, how: How) -> Finding | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -304,6 +305,32 @@ def test_memory_beyond_a_closed_gate_is_not_touched(backend: Backend) -> None:
     actual = at_the_end_of_a_page(size)
     call(function, [actual, given])
     np.testing.assert_array_equal(actual, given)
+
+
+def test_memory_beyond_a_constant_gate_is_not_touched(backend: Backend) -> None:
+    """A compiler may replace lanes that it knows to be closed by a wider access and a blend.
+
+    It does so in kernels that are too large to be inlined, hence the many loads.
+    """
+    for width, count in ((32, 20), (32, 31), (16, 12), (16, 3), (8, 5), (4, 3)):
+        kind, size = f32.vec(width), count + 15
+        gate = UOp(ops.VCONST, boolean.vec(width), (), tuple(k < count for k in range(width)))
+        starts = [UOp.const(i32, k) for k in range(16)]
+        parts = [pointer(1, f32, size).index(start, gate, dtype=kind) for start in starts]
+        total = functools.reduce(lambda a, b: a.minimum(b * a), parts)
+        kernel = ops.SINK(
+            pointer(0, f32, width).index(starts[0], dtype=kind).store(total),
+            pointer(2, f32, count).index(starts[0], gate, dtype=kind).store(total),
+        )
+        function = loaded(backend, {"kernel": lowered(kernel, backend)})["kernel"]
+        whole, given, stored = map(at_the_end_of_a_page, (width, size, count))
+        given[:] = np.linspace(0.5, 1.5, size)
+        call(function, [whole, given, stored])
+        expected = given[:count]
+        for k in range(1, 16):
+            expected = np.minimum(expected, given[k : k + count] * expected)
+        np.testing.assert_array_equal(stored, expected)
+        np.testing.assert_array_equal(whole, [*expected, *[0] * (width - count)])
 
 
 def at_the_end_of_a_page(size: int) -> Array:

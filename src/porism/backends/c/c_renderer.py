@@ -11,7 +11,7 @@ from typing import Final
 
 from porism.backends.c.c_arithmetic import Arithmetic
 from porism.backends.c.c_dialect import C99, Dialect
-from porism.backends.c.c_memory import MemoryWriter
+from porism.backends.c.c_memory import MemoryWriter, constant_lanes
 from porism.backends.c.c_scalars import literal
 from porism.backends.c.c_writer import TranslationUnit
 from porism.base.dtypes import boolean, i8
@@ -122,6 +122,8 @@ class Renderer(MemoryWriter, Arithmetic):
             return
         self.masks[node] = 8
         if lane is boolean:
+            if constant_lanes(node) and all(user.op is ops.INDEX for user in self.used[node]):
+                return  # a gate, of which only the lanes that it leaves open are written
             lanes = ["-1" if value else "0" for value in node.arg]
         else:
             lanes = [literal(lane, value, self.dialect) for value in node.arg]

@@ -177,12 +177,13 @@ class Writer:
         self.over_lanes(node.dtype.count, f"{name}[lane] = {expression};")
         self.values[node] = name
 
-    def listed(self, node: UOp, expression: str) -> None:
-        """Define a vector by a list of its lanes, without a loop."""
+    def listed(self, node: UOp, *expressions: str) -> None:
+        """Define a vector by a list of its lanes, without a loop; from one text, or one each."""
+        texts = expressions if len(expressions) > 1 else expressions * node.dtype.count
         if node.dtype.element is boolean:
             self.masks.setdefault(node, 8)
-            expression = f"-({expression})"
-        lanes = (at_lane(expression, k) for k in range(node.dtype.count))
+            texts = tuple(f"-({text})" for text in texts)
+        lanes = (at_lane(text, k) for k, text in enumerate(texts))
         self.define(node, f"{{{', '.join(lanes)}}}")
 
     def over_lanes(self, count: int, *statements: str) -> None:
