@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,3 +65,14 @@ def test_nothing_is_swapped_in_that_is_not_verified() -> None:
         with pytest.raises(VerifyError):
             prepare(replay.schedule, recompile=True)
         assert jitted(x).tolist()[:3] == [0.0, 2.0, 4.0]
+
+
+def test_verified_values_are_not_kept_for_ever() -> None:
+    gc.collect()
+    before = porism.memory().in_use
+    with settings.override(verify=1):
+        for k in range(3):
+            (porism.ones((1 << 16) + k) * 5).realize()
+    for _ in range(2):
+        gc.collect()
+    assert porism.memory().in_use - before < 1 << 18

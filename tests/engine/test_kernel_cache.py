@@ -495,7 +495,13 @@ def worker(folder: Path, first: int, last: int, **environment: str) -> subproces
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PORISM_CACHE": "1", "PORISM_CACHE_DIR": str(folder), **environment},
+        env={
+            **os.environ,
+            "PORISM_CACHE": "1",
+            "PORISM_CACHE_DIR": str(folder),
+            "PORISM_VERIFY": "0",
+            **environment,
+        },  # which schedules and compiles more
     )
 
 

@@ -15,6 +15,7 @@ from porism.engine.tune.tuning_cache import tuned_actions
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
+from porism.ir.node_collector import drop_unreferenced, on_full_collection
 from porism.optimize.actions.action import Action, Actions
 from porism.pipeline import lower_kernel
 from porism.schedule.schedule import Schedule
@@ -39,6 +40,7 @@ from a guard, or on an element that was not written, differs between the two run
 """
 
 _reports: dict[tuple[UOp, str, bool, int], Report] = {}
+on_full_collection.append(lambda: drop_unreferenced(_reports))  # and the values of their graphs
 _verified_tuned: set[tuple[UOp, str, Actions, int]] = set()
 """Tuned kernels that were verified: kernel, backend, actions, level."""
 
