@@ -22,7 +22,16 @@ def dist(x: Any, y: Any, p: Any = 2) -> Any:
 @aten("_cdist_forward.default")
 def cdist(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
     """Return the distance of each row of x from each row of y."""
-    return vector_norm(x[..., :, None, :] - y[..., None, :, :], p, [-1])
+    return _norm_of_rows(x[..., :, None, :] - y[..., None, :, :], p)
+
+
+def _norm_of_rows(off: Any, p: float) -> Any:
+    """Return the norm of differences along the last axis; for p = 0 how many are not 0, or NaN."""
+    if not off.shape[-1]:
+        return xp.zeros(off.shape[:-1], dtype=off.dtype)
+    if p == 0:
+        return xp.sum(xp.minimum(xp.ceil(xp.abs(off)), 1), axis=-1)
+    return vector_norm(off, p, [-1])
 
 
 @aten("_cdist_backward.default")
@@ -52,7 +61,7 @@ def pdist(x: Any, p: float = 2) -> Any:
     if not pairs:
         return xp.zeros(0, dtype=x.dtype)
     first, second = (xp.asarray([pair[k] for pair in pairs], dtype="int64") for k in (0, 1))
-    return vector_norm(xp.take(x, first, axis=0) - xp.take(x, second, axis=0), p, [-1])
+    return _norm_of_rows(xp.take(x, first, axis=0) - xp.take(x, second, axis=0), p)
 
 
 # -- order -----------------------------------------------------------------------------------------
@@ -120,6 +129,8 @@ def nanmedian_dim(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, An
 @aten("nanmedian.default")
 def nanmedian(x: Any) -> Any:
     """Return the lower median of all numbers; its index among equal ones does not matter."""
+    if not x.size:
+        raise UncoveredFormError("the median of nothing")
     flat = xp.reshape(x, (-1,))
     return nanmedian_dim(flat, 0)[0] if x.dtype.kind == "f" else median_dim(flat, 0)[0]
 

@@ -33,6 +33,10 @@ def _finite(*arrays: Array) -> None:
 
 def _host(name: str, function: Callable[..., Any], *operands: Any) -> Any:
     """Return what a function of NumPy gives on the values of finite operands."""
+    if any(x.dtype.kind == "f" and x.dtype.itemsize < 4 for x in operands):
+        raise UncoveredFormError("matrices of a type that LAPACK does not have")
+    if all(x.dtype.kind != "f" for x in operands):
+        raise UncoveredFormError("matrices of integers")
 
     def checked(*arrays: Array) -> Any:
         _finite(*arrays)
@@ -40,6 +44,14 @@ def _host(name: str, function: Callable[..., Any], *operands: Any) -> Any:
 
     results = on_host(name, checked, *operands)
     return results[0] if len(results) == 1 else results
+
+
+def _full_rank(diagonal: Array, size: int) -> None:
+    """Refuse factors with what may be a 0 in their diagonal: rounding errors make up the rest."""
+    sizes = np.abs(diagonal)
+    noise = sizes.max(axis=-1, initial=0, keepdims=True) * size * np.finfo(sizes.dtype).eps
+    if (sizes <= noise).any():
+        raise UncoveredFormError("factors of matrices that are singular, or nearly")
 
 
 # -- singular values and eigenvalues ---------------------------------------------------------------
@@ -106,13 +118,18 @@ def pinv(x: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) ->
 def qr(x: Any, mode: Any = "reduced") -> tuple[Any, Any]:
     """Return orthogonal and upper triangular factors; in the mode 'r' the second alone."""
     if mode == "r":
-        r = _host("qr", lambda a: np.linalg.qr(a, mode="r"), x)
-        return xp.zeros(0, dtype=x.dtype), r
+        return xp.zeros(0, dtype=x.dtype), qr(x)[1]
     if not x.size and mode == "complete":
         rows = x.shape[-2]
         q = xp.broadcast_to(xp.eye(rows, dtype=x.dtype), (*x.shape[:-1], rows))
         return q, xp.zeros(x.shape, dtype=x.dtype)
-    result = _host("qr", lambda a: tuple(np.linalg.qr(a, mode=mode)), x)
+
+    def compute(a: Array) -> tuple[Array, Array]:
+        q, r = np.linalg.qr(a, mode=mode)
+        _full_rank(np.diagonal(r, axis1=-2, axis2=-1), max(a.shape[-2:]))
+        return q, r
+
+    result = _host("qr", compute, x)
     return result[0], result[1]
 
 
@@ -122,6 +139,7 @@ def geqrf(x: Any) -> tuple[Any, Any]:
 
     def compute(a: Array) -> tuple[Array, Array]:
         reflectors, factors = np.linalg.qr(a, mode="raw")
+        _full_rank(np.diagonal(reflectors, axis1=-2, axis2=-1), max(a.shape[-2:]))
         return _transposed(reflectors), factors
 
     result = _host("geqrf", compute, x)
@@ -264,17 +282,14 @@ def _by_cholesky(a: Array, b: Array, upper: bool) -> Array:
 # -- factors of elimination ------------------------------------------------------------------------
 
 
-def _eliminated(a: Array) -> tuple[Array, Array, Array]:
-    """Return both triangles of LU factors in one, the rows exchanged, and which pivot is 0.
+def _eliminated(a: Array) -> tuple[Array, Array]:
+    """Return both triangles of LU factors in one, and which rows were exchanged, from 1 on.
 
     Of the elements of a column the largest is the pivot, of equal ones the first, as in LAPACK.
-    Numbers of rows count from 1; of the first pivot that is 0, else 0.
     """
     lu = a.copy()
-    rows, columns = a.shape[-2:]
-    count = min(rows, columns)
+    count = min(a.shape[-2:])
     pivots = np.zeros((*a.shape[:-2], count), np.int32)
-    zero = np.zeros(a.shape[:-2], np.int32)
     for k in range(count):
         chosen = np.abs(lu[..., k:, k]).argmax(axis=-1) + k
         pivots[..., k] = chosen + 1
@@ -282,23 +297,14 @@ def _eliminated(a: Array) -> tuple[Array, Array, Array]:
         row, other = lu[..., k : k + 1, :].copy(), np.take_along_axis(lu, at, axis=-2)
         np.put_along_axis(lu, at, row, axis=-2)
         lu[..., k : k + 1, :] = other
-        pivot = lu[..., k, k]
-        zero = np.where((pivot == 0) & (zero == 0), k + 1, zero).astype(np.int32)
-        divisor = np.where(pivot == 0, np.ones((), a.dtype), pivot)
-        lu[..., k + 1 :, k] /= divisor[..., None]
+        _full_rank(np.diagonal(lu, axis1=-2, axis2=-1)[..., : k + 1], max(a.shape[-2:]))
+        lu[..., k + 1 :, k] /= lu[..., k, k, None]
         lu[..., k + 1 :, k + 1 :] -= lu[..., k + 1 :, k : k + 1] * lu[..., k : k + 1, k + 1 :]
-    return lu, pivots, zero
+    return lu, pivots
 
 
 MOST_COLUMNS = 128
 """The most columns that are eliminated one by one; chosen by hand, LAPACK works in blocks."""
-
-
-def _factored(x: Any, results: Callable[[Array, Array, Array], Any]) -> Any:
-    """Return results that are made of the LU factors of matrices."""
-    if min(x.shape[-2:]) > MOST_COLUMNS:
-        raise UncoveredFormError("LU factors of large matrices")
-    return _host("lu", lambda a: results(*_eliminated(a)), x)
 
 
 def _order(pivots: Array, rows: int) -> Array:
@@ -312,21 +318,13 @@ def _order(pivots: Array, rows: int) -> Array:
     return order
 
 
-def _sign(pivots: Array) -> Array:
-    """Return the sign of the permutation that exchanges make."""
-    here = np.arange(1, pivots.shape[-1] + 1)
-    return 1 - 2 * (np.count_nonzero(pivots != here, axis=-1) % 2)
-
-
 @aten("linalg_lu_factor_ex.default", host=True)
 def lu_factor_ex(x: Any, pivot: bool = True, check_errors: bool = False) -> tuple[Any, Any, Any]:
-    """Return both LU factors in one matrix, the exchanged rows, and the first pivot that is 0."""
-    if not pivot:
-        raise UncoveredFormError("LU factors without pivots")
-    lu, pivots, zero = _factored(x, lambda *factors: factors)
-    if check_errors and zero.numpy().any():
-        raise UncoveredFormError("a singular matrix")
-    return lu, pivots, zero
+    """Return both LU factors in one matrix, the exchanged rows, and that no pivot is 0."""
+    if not pivot or min(x.shape[-2:]) > MOST_COLUMNS:
+        raise UncoveredFormError("LU factors without pivots, or of large matrices")
+    lu, pivots = _host("lu", _eliminated, x)
+    return lu, pivots, xp.zeros(x.shape[:-2], dtype="int32")
 
 
 @aten("lu_unpack.default", host=True)
@@ -379,45 +377,31 @@ def lu_solve(factors: Any, pivots: Any, b: Any, left: bool = True, adjoint: bool
 
 
 @aten("_linalg_det.default", host=True)
-def det(x: Any) -> tuple[Any, Any, Any]:
-    """Return determinants, and the LU factors that they are products of."""
-
-    def results(lu: Array, pivots: Array, _: Array) -> tuple[Array, Array, Array]:
-        diagonal = np.diagonal(lu, axis1=-2, axis2=-1)
-        product = diagonal.prod(axis=-1) * _sign(pivots).astype(lu.dtype)
-        return product.astype(lu.dtype), lu, pivots
-
-    found = _factored(x, results)
-    return found[0], found[1], found[2]
+def det(x: Any) -> tuple[Any, None, None]:
+    """Return determinants; LU factors, of x or its transposed as strides have it, are left out."""
+    return _host("det", np.linalg.det, x), None, None
 
 
 @aten("_linalg_slogdet.default", host=True)
-def slogdet(x: Any) -> tuple[Any, Any, Any, Any]:
-    """Return signs of determinants, logarithms of their absolute values, and LU factors."""
-
-    def results(lu: Array, pivots: Array, _: Array) -> tuple[Array, ...]:
-        diagonal = np.diagonal(lu, axis1=-2, axis2=-1)
-        sign = np.sign(diagonal).prod(axis=-1) * _sign(pivots).astype(lu.dtype)
-        logarithm = np.log(np.abs(diagonal)).sum(axis=-1)
-        return sign.astype(lu.dtype), logarithm.astype(lu.dtype), lu, pivots
-
-    found = _factored(x, results)
-    return found[0], found[1], found[2], found[3]
+def slogdet(x: Any) -> tuple[Any, Any, None, None]:
+    """Return signs of determinants and logarithms of their absolute values, without LU factors."""
+    sign, logarithm = _host("slogdet", lambda a: tuple(np.linalg.slogdet(a)), x)
+    return sign, logarithm, None, None
 
 
 @aten("_linalg_solve_ex.default", host=True)
 def solve_ex(
     x: Any, b: Any, left: bool = True, check_errors: bool = False
-) -> tuple[Any, Any, Any, Any]:
-    """Return the solution of systems a x = b or x a = b, and the LU factors of a."""
+) -> tuple[Any, None, None, Any]:
+    """Return the solution of systems a x = b or x a = b, without LU factors."""
     vector = b.ndim == 1 or (b.ndim == x.ndim - 1 and tuple(b.shape) == tuple(x.shape[:-1]))
     matrix = xp.expand_dims(b, axis=-1) if vector else b
     if left:
         solution = _solved(x, matrix)
     else:
         solution = xp.swapaxes(_solved(xp.swapaxes(x, -1, -2), xp.swapaxes(matrix, -1, -2)), -1, -2)
-    factors, pivots, zero = lu_factor_ex(x)
-    return (xp.squeeze(solution, axis=-1) if vector else solution), factors, pivots, zero
+    solution = xp.squeeze(solution, axis=-1) if vector else solution
+    return solution, None, None, xp.zeros(x.shape[:-2], dtype="int32")
 
 
 def _solved(x: Any, b: Any) -> Any:

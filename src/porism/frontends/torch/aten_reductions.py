@@ -361,6 +361,8 @@ def median_dim(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
 @aten("median.default")
 def median(x: Any) -> Any:
     """Return the lower median of all elements."""
+    if not x.size:
+        raise UncoveredFormError("the median of nothing")
     return median_dim(xp.reshape(x, (-1,)), 0)[0]
 
 

@@ -44,19 +44,23 @@ Positions = Sequence[Any]
 """A coordinate along each axis of an image."""
 
 
-def _bounded(position: Any, size: int, padding_mode: int, align_corners: bool) -> Any:
-    """Return a position along an axis, moved into the image unless zeros are around it."""
+def _bounded(position: Any, size: int, spatial: int, padding_mode: int, align: bool) -> Any:
+    """Return a position along an axis, moved into the image unless zeros are around it.
+
+    As in torch, NaN is at the first element of an axis if there are two, at the last of three.
+    """
     if padding_mode == ZEROS:
-        return position
+        return position if spatial == 2 else xp.where(xp.isfinite(position), position, -2.0)
     if padding_mode == REFLECTION:
-        low, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
+        low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
         if not span:
             return xp.zeros_like(position)
         distance = xp.abs(position - low)
         extra = xp.fmod(distance, span)
         even = xp.fmod(xp.floor(distance / span), 2.0) == 0
         position = xp.where(even, extra + low, span - extra + low)
-    return xp.clip(position, 0, size - 1)
+    unknown = 0 if spatial == 2 else size - 1
+    return xp.where(xp.isnan(position), unknown, xp.clip(position, 0, size - 1))
 
 
 def _reader(x: Any, outline: Sequence[int]) -> Callable[[Positions], Any]:
@@ -94,7 +98,7 @@ def _sampled(
     if interpolation_mode == BICUBIC:
         return _bicubic(read, positions, sizes, padding_mode, align_corners)
     positions = [
-        _bounded(p, size, padding_mode, align_corners)
+        _bounded(p, size, count, padding_mode, align_corners)
         for p, size in zip(positions, sizes, strict=True)
     ]
     if interpolation_mode == NEAREST:
@@ -138,7 +142,7 @@ def _bicubic(
     total: Any = 0
     for i, j in itertools.product(range(4), repeat=2):
         taps = [
-            _bounded(f + step - 1, size, padding_mode, align_corners)
+            _bounded(f + step - 1, size, 2, padding_mode, align_corners)
             for f, step, size in zip(first, (i, j), sizes, strict=True)
         ]
         total = total + read(taps) * (rows[i] * columns[j])

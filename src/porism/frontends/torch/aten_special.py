@@ -138,7 +138,8 @@ def zeta(s: Any, q: Any) -> Any:
     if terms > MOST_ZETA_TERMS:
         raise UncoveredFormError("the zeta function far below 0")
     terms = 1 << (terms - 1).bit_length()  # few different sizes: each is compiled
-    regular = (s > 1) & ((q > 0) | ((q != xp.floor(q)) & (s == xp.floor(s))))
+    whole = q == xp.floor(q)
+    regular = (s > 1) & xp.isfinite(s) & ((q > 0) | (xp.logical_not(whole) & (s == xp.floor(s))))
     base, power = xp.where(regular, q, 1.0), xp.where(regular, s, 2.0)
     shifted = base[..., None] + xp.arange(terms).astype("float64")
     total = xp.sum(_negative_power(shifted, power[..., None]), axis=-1)
@@ -149,10 +150,10 @@ def zeta(s: Any, q: Any) -> Any:
     for k, coefficient in enumerate(EULER_MACLAURIN):
         total = total + coefficient * factor
         factor = factor * (power + 2 * k + 1) * (power + 2 * k + 2) / (end * end)
-    pole = (s == 1) | ((s > 1) & (q <= 0) & (q == xp.floor(q)))
-    unknown = xp.isnan(s) | xp.isnan(q)
-    irregular = xp.where(pole & xp.logical_not(unknown), math.inf, math.nan)
-    return xp.where(regular, total, irregular)
+    pole = (s == 1) | (xp.logical_not(s < 1) & (q <= 0) & whole)
+    limit = xp.where(q < 1, math.inf, xp.where(q == 1, 1.0, math.nan))  # as torch has it
+    last = xp.where(s == math.inf, limit, math.nan)
+    return xp.where(regular, total, xp.where(pole, math.inf, last))
 
 
 def _negative_power(x: Any, s: Any) -> Any:

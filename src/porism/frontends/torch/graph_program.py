@@ -269,8 +269,13 @@ def _run(node: Node, env: dict[Node, Any]) -> Any:
     args = [_as_option(value) for value in args]
     if row.promoting:
         dtype = NAMES[_computation_dtype(node)]
-        args = [a.astype(dtype) if isinstance(a, Tensor) else a for a in args]
+        args = [_promoted(a, dtype) if isinstance(a, Tensor) else a for a in args]
     return _as_traced(row.run(*args, **kwargs), node.meta["val"])
+
+
+def _promoted(x: Tensor, dtype: str) -> Tensor:
+    """Return an operand in the type that torch computes in; complex ones of real results stay."""
+    return x if x.dtype.kind == "c" and not dtype.startswith("complex") else x.astype(dtype)
 
 
 def _as_option(value: Any) -> Any:

@@ -74,7 +74,7 @@ def with_strides(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     wanted = [s if isinstance(s, int) else int(s) for s in like.stride()]
     sizes = list(x.shape)
     same = all(a == b for n, a, b in zip(sizes, x.stride(), wanted, strict=True) if n > 1)
-    if same or not x.numel() or 0 in [s for n, s in zip(sizes, wanted, strict=True) if n > 1]:
+    if same or (x.numel() and 0 in [s for n, s in zip(sizes, wanted, strict=True) if n > 1]):
         return x
     strided = torch.empty_strided(sizes, wanted, dtype=x.dtype)
     strided.copy_(x)
