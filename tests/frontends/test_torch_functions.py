@@ -142,6 +142,29 @@ def test_polygamma_is_a_zeta_function() -> None:
         call("special_zeta.default", f32(3), f32(-1e9))
 
 
+def test_modified_functions_of_bessel() -> None:
+    x = f32(0, 1e-20, 0.5, 1, 3, 29.9, 30.1, 80)
+    t = (np.arange(4000) + 0.5) * math.pi / 4000
+    wave = np.exp(x[:, None].astype(float) * (np.cos(t) - 1))
+    for order in (0, 1):
+        scaled = (wave * np.cos(order * t)).mean(axis=1)
+        found = call(f"special_i{order}e.default", x)
+        np.testing.assert_allclose(found[2:], scaled[2:], rtol=1e-6)
+        found = call("i0.default" if not order else "special_i1.default", x)
+        np.testing.assert_allclose(found[2:], (scaled * np.exp(x.astype(float)))[2:], rtol=1e-6)
+    np.testing.assert_allclose(call("special_i1.default", -x)[1], -5e-21, rtol=1e-6)
+    assert np.isnan(call("special_i0e.default", f32(NAN)))
+
+
+def test_a_hash_is_the_exclusive_or_of_wide_elements() -> None:
+    x = f32(1, 2.5)
+    bits = x.astype(np.float64).view(np.uint64)
+    assert call("hash_tensor.default", x).item() == bits[0] ^ bits[1]
+    pairs = np.asarray([[3, -5], [1, 2]], np.int8)
+    found = call("hash_tensor.default", pairs, (0,), True)
+    assert found.tolist() == [[2, (-5 ^ 2) % 2**64]]
+
+
 def test_polynomials_have_a_degree_for_each_element() -> None:
     x, n = f32(0.3, 0.3, -2, 0.5, 0.5), f32(-1, 0.9, 3, 1, 8)
     found = call("special_chebyshev_polynomial_t.default", x, n)

@@ -1,7 +1,8 @@
 """Complex operators of ATen: parts, conjugates, Fourier transforms; and who takes complex tensors.
 
 A complex tensor of Porism is a pair of real ones. A row that computes with real numbers alone, by
-their order or by a derivative without conjugates, must not see one: rows are named here.
+their order or by a derivative without conjugates, must not see one: rows are named here. Products
+of matrices are not among them: a complex one would be four real ones.
 """
 
 from __future__ import annotations
@@ -131,8 +132,6 @@ takes_complex(
     *("mul.Tensor", "mul.Scalar", "div.Tensor", "div.Scalar", "neg.default", "abs.default"),
     *("eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar", "where.self"),
     *("sum.default", "sum.dim_IntList", "mean.default", "mean.dim"),
-    *("mm.default", "bmm.default", "mv.default", "dot.default"),
-    *("addmm.default", "baddbmm.default", "addmv.default"),
     # movement
     *("alias.default", "alias_copy.default", "detach.default", "detach_copy.default"),
     *("lift_fresh_copy.default", "clone.default", "_to_copy.default", "copy.default"),

@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from porism.frontends.tensor_functions import xp
 from porism.frontends.torch.aten_table import UncoveredFormError, aten
+from porism.tensor.linalg.host_calls import on_host
 
 
 def axes_of(x: Any, dim: Any) -> tuple[int, ...]:
@@ -214,6 +217,20 @@ def topk(
         raise UncoveredFormError("which of several equal elements torch names is its own choice")
     values, indices = xp.topk(x, k, axis=dim, largest=largest)
     return values, indices
+
+
+@aten("hash_tensor.default", host=True)
+def hash_tensor(x: Any, dim: Any = (), keepdim: bool = False, mode: int = 0) -> Any:
+    """Return the exclusive or of all elements over axes, as 64 bits of int64 or float64."""
+    if mode or not x.size:
+        raise UncoveredFormError("a hash of nothing, or of another mode")
+    axes = axes_of(x, dim) if x.ndim else ()
+
+    def compute(values: Any) -> Any:
+        wide = values.astype(np.float64 if values.dtype.kind == "f" else np.int64).view(np.uint64)
+        return np.bitwise_xor.reduce(wide, axis=axes, keepdims=keepdim) if axes else wide
+
+    return on_host("hash_tensor", compute, x)[0]
 
 
 # -- products of matrices --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Special functions of ATen: gamma functions, the zeta function of Hurwitz, polynomials.
+"""Special functions of ATen: of gamma, zeta and Bessel, and polynomials.
 
 Those of float32 and narrower types are computed in float64 and rounded once. Rows that have to know
 how many terms of a sum there are take values.
@@ -6,6 +6,7 @@ how many terms of a sum there are take values.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -160,6 +161,60 @@ def _negative_power(x: Any, s: Any) -> Any:
     """Return x⁻ˢ; of negative numbers, for whole s, with the sign of an odd power."""
     power = xp.pow(xp.abs(x), -s)
     return xp.where((x < 0) & (xp.remainder(s, 2.0) == 1), -power, power)
+
+
+# -- modified functions of Bessel ------------------------------------------------------------------
+
+LARGE = 30.0
+"""From here on the asymptotic series is used; below, 32 points of the integral are enough."""
+
+TERMS = 12
+"""How many terms of each series are added: exact to 1e-10 from LARGE on, and below 1."""
+
+
+def _scaled_bessel(order: int, x: Any) -> Any:
+    """Return the modified function of Bessel of order 0 or 1, times exp(-x), for x from 0 on.
+
+    It is the mean of cos(order · t) exp(x (cos t - 1)) over t, periodic, so that evenly spaced
+    points give all digits; that of order 1 is a power series near 0, where the terms cancel.
+    """
+    near = xp.minimum(x, LARGE)
+    cosines = [math.cos(math.pi * (k + 0.5) / 32) for k in range(32)]
+    points = xp.asarray(cosines, dtype="float64")
+    weights = xp.exp(near[..., None] * (points - 1))
+    mean = xp.mean(weights * points if order else weights, axis=-1)
+    if order:
+        square, small = near * near / 4, xp.minimum(near, 1.0)
+        factors = [1 / (math.factorial(k) * math.factorial(k + 1)) for k in range(TERMS)]
+        series = _series(tuple(factors), xp.minimum(square, 1.0))
+        mean = xp.where(near < 1, small / 2 * series * xp.exp(-small), mean)
+    far = xp.maximum(x, LARGE)
+    total, term = xp.ones_like(far), xp.ones_like(far)
+    for k in range(1, TERMS):
+        term = term * -(4 * order - (2 * k - 1) ** 2) / (8 * k * far)
+        total = total + term
+    return xp.where(x < LARGE, mean, xp.where(xp.isnan(x), x, total / xp.sqrt(2 * math.pi * far)))
+
+
+def _bessel(order: int, scaled: bool, x: Any) -> Any:
+    """Return a modified function of Bessel of the first kind; NaN at infinity, as in torch."""
+    wide = _wide(x)
+    size = xp.abs(wide)
+    result = _scaled_bessel(order, size)
+    if not scaled:
+        result = result * xp.exp(size)
+    return xp.where(wide < 0, -result, result) if order else result
+
+
+for _names, _order, _scaled in (
+    (("i0", "special_i0", "special_modified_bessel_i0"), 0, False),
+    (("special_i1", "special_modified_bessel_i1"), 1, False),
+    (("special_i0e",), 0, True),
+    (("special_i1e",), 1, True),
+):
+    aten(*(f"{name}.default" for name in _names), promoting=True)(
+        functools.partial(_bessel, _order, _scaled)
+    )
 
 
 # -- polynomials -----------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ class GraphProgram:
         tensors = isinstance(result, torch.Tensor) and isinstance(meta, torch.Tensor)
         if tensors and all(isinstance(s, int) for s in meta.stride()):
             result = with_strides(result, meta)
-        if str(target).startswith("aten."):
+        if isinstance(target, torch._ops.OpOverload):
             why = self.refused.get(node, "it is not in the table of operators")
             note_fallback(str(target), why)
         return result
