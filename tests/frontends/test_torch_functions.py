@@ -156,6 +156,25 @@ def test_modified_functions_of_bessel() -> None:
     assert np.isnan(call("special_i0e.default", f32(NAN)))
 
 
+def test_the_spherical_function_of_bessel() -> None:
+    found = call("special_spherical_bessel_j0.default", f32(0, 1, INF, -2))
+    np.testing.assert_allclose(found, [1, math.sin(1), 0, math.sin(2) / 2], rtol=1e-6)
+
+
+def test_windows_that_are_cut_off_have_the_divisor_that_is_given() -> None:
+    importlib.import_module("porism.frontends.torch.aten_pooling")
+    x = np.arange(5, dtype=np.float32)[None, None]
+    found = call("avg_pool1d.default", x, [2], [2], [0], True, True, 4)
+    assert found.tolist() == [[[0.25, 1.25, 1]]]
+    found = call("avg_pool1d.default", x, [3], [2], [1], True, True, 1)
+    assert found.tolist() == [[[1, 6, 7]]]
+
+
+def test_no_element_is_gathered() -> None:
+    found = call("gather.default", f32(1, 2), 0, np.zeros((2, 0), np.int64))
+    assert found.shape == (2, 0)
+
+
 def test_a_hash_is_the_exclusive_or_of_wide_elements() -> None:
     x = f32(1, 2.5)
     bits = x.astype(np.float64).view(np.uint64)

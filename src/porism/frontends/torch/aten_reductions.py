@@ -227,10 +227,14 @@ def hash_tensor(x: Any, dim: Any = (), keepdim: bool = False, mode: int = 0) -> 
     axes = axes_of(x, dim) if x.ndim else ()
 
     def compute(values: Any) -> Any:
-        wide = values.astype(np.float64 if values.dtype.kind == "f" else np.int64).view(np.uint64)
-        return np.bitwise_xor.reduce(wide, axis=axes, keepdims=keepdim) if axes else wide
+        bits = values.view(np.uint64)
+        if not axes:
+            return bits
+        kept = np.bitwise_xor.reduce(bits, axis=axes, keepdims=True)
+        return kept if keepdim else kept.squeeze(axes)
 
-    return on_host("hash_tensor", compute, x)[0]
+    wide = x.astype("float64" if x.dtype.kind == "f" else "int64")
+    return on_host("hash_tensor", compute, wide)[0]
 
 
 # -- products of matrices --------------------------------------------------------------------------

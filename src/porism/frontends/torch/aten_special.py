@@ -217,6 +217,14 @@ for _names, _order, _scaled in (
     )
 
 
+@aten("special_spherical_bessel_j0.default", promoting=True)
+def spherical_bessel(x: Any) -> Any:
+    """Return sin(x) / x, and 1 at 0."""
+    wide = _wide(x)
+    quotient = xp.sin(wide) / xp.where(wide == 0, 1.0, wide)
+    return xp.where(wide == 0, 1.0, xp.where(xp.isinf(wide), 0.0, quotient))
+
+
 # -- polynomials -----------------------------------------------------------------------------------
 
 MOST_DEGREES = 64
