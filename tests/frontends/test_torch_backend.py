@@ -20,8 +20,8 @@ from porism.frontends.torch.aten_table import TABLE
 from porism.frontends.torch.fallback_report import Report
 
 MODULES = (
-    *("distances", "elementwise", "indexing", "movement", "network", "normalization", "pooling"),
-    "reductions",
+    *("complex", "distances", "elementwise", "histograms", "indexing", "matrices", "movement"),
+    *("network", "normalization", "pooling", "reductions", "sampling", "special"),
 )
 for name in MODULES:
     importlib.import_module(f"porism.frontends.torch.aten_{name}")

@@ -68,20 +68,25 @@ def test_a_log_is_resumed(tmp_path: Path) -> None:
 
 def test_the_summary_counts_calls_that_were_left_to_torch() -> None:
     good = {"name": "a", "status": "pass", "samples": 3, "compiled": 9, "fallbacks": {}}
+    good |= {"whole": 2, "uncompiled": 1, "costs": {}}
     bad = {
         "name": "b",
         "status": "wrong",
         "why": "7 for 8",
         "samples": 1,
+        "failed": 1,
         "compiled": 0,
         "fallbacks": {"aten.geqrf.default": 1},
+        "costs": {"aten.geqrf.default": 1},
         "reasons": {"aten.geqrf.default": "it is not in the table"},
     }
     assert opinfo.summary([good, bad]) == [
         "2 operators, 4 samples: 1 pass, 1 wrong",
         "  wrong    b: 7 for 8",
+        "3 samples gave the backend a graph: 2 agree with eager torch, 2 (66.7 %) of them without"
+        " a call of torch",
         "9 of 10 calls of ATen operators were compiled: 90.0 %",
-        "       1 aten.geqrf.default: it is not in the table",
+        "       1 samples, aten.geqrf.default: it is not in the table",
     ]
 
 

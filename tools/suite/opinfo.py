@@ -35,18 +35,28 @@ def summary(rows: list[Row]) -> list[str]:
     for row in rows:
         if row["status"] not in ("pass", "skip", "uncompiled"):
             lines.append(f"  {row['status']:8} {row['name']}: {row['why'][:160]}")
+    given = samples - sum(row.get("uncompiled", 0) for row in rows)
+    if given:
+        passing = given - sum(row.get("failed", 0) for row in rows)
+        whole = sum(row.get("whole", 0) for row in rows)
+        lines.append(
+            f"{given} samples gave the backend a graph: {passing} agree with eager torch, {whole} "
+            f"({100 * whole / given:.1f} %) of them without a call of torch"
+        )
     compiled = sum(row.get("compiled", 0) for row in rows)
     fallbacks: collections.Counter[str] = collections.Counter()
+    costs: collections.Counter[str] = collections.Counter()
     reasons: dict[str, str] = {}
     for row in rows:
         fallbacks.update(row.get("fallbacks", {}))
+        costs.update(row.get("costs", {}))
         reasons.update(row.get("reasons", {}))
     calls = compiled + fallbacks.total()
     if calls:
         share = 100 * compiled / calls
         lines.append(f"{compiled} of {calls} calls of ATen operators were compiled: {share:.1f} %")
-    for name, count in fallbacks.most_common():
-        lines.append(f"  {count:6} {name}: {reasons.get(name, '')[:120]}")
+    for name, count in costs.most_common():
+        lines.append(f"  {count:6} samples, {name}: {reasons.get(name, '')[:120]}")
     return lines
 
 

@@ -2,8 +2,10 @@
 
 Run by `./dev suite opinfo`. A row says of an operator: `pass` (all samples agree, and the backend
 was given a graph of at least one), `uncompiled` (they agree, but torch gave the backend nothing),
-`wrong`, `error`, or `skip` (eager torch fails, or the result is random); and how many calls of
-ATen operators Porism compiled, and which it left to torch.
+`wrong`, `error`, or `skip` (eager torch fails, or the result is random); how many samples there are
+(`available`), and how many agree and were computed by the backend alone (`whole`); how many calls
+of ATen operators Porism compiled, which it left to torch (`fallbacks`), and in how many samples
+each of these was (`costs`).
 """
 
 from __future__ import annotations
@@ -132,10 +134,9 @@ class Comparison:
         """Return how the samples of an operator went."""
         info = self.entries[name]
         row: Row = {"status": "skip", "samples": 0, "failed": 0, "uncompiled": 0, "why": ""}
+        row |= {"whole": 0, "compiled": 0, "fallbacks": {}, "costs": {}, "reasons": {}}
         if RANDOM.search(info.name):
             return {**row, "why": "random or not initialized"}
-        report = porism.torch.report()
-        report.reset()
         try:
             with limited(self.options.timeout):
                 samples = list(
@@ -143,12 +144,18 @@ class Comparison:
                 )
         except (Exception, SampleTimeout) as error:
             return {**row, "why": f"no samples: {type(error).__name__}"}
+        report = porism.torch.report()
+        row["available"] = len(samples)
         for sample in evenly(samples, self.options.samples):
-            if not self._try(info, sample, row):
+            report.reset()
+            go_on = self._try(info, sample, row)
+            row["compiled"] += report.compiled.total()
+            for name, count in report.fallbacks.items():
+                row["fallbacks"][name] = row["fallbacks"].get(name, 0) + count
+                row["costs"][name] = row["costs"].get(name, 0) + 1
+                row["reasons"][name] = report.reasons[name][:160]
+            if not go_on:
                 break
-        row["compiled"] = report.compiled.total()
-        row["fallbacks"] = dict(report.fallbacks)
-        row["reasons"] = {k: v[:160] for k, v in report.reasons.items()}
         return row
 
     def _try(self, info: Any, sample: Any, row: Row) -> bool:
@@ -185,6 +192,8 @@ class Comparison:
         else:
             if not self.graphs:
                 row["uncompiled"] += 1
+            elif not porism.torch.report().fallbacks:
+                row["whole"] += 1
             if row["status"] in ("skip", "uncompiled"):
                 row["status"] = "pass" if self.graphs else "uncompiled"
         return True

@@ -1,4 +1,4 @@
-"""Distances, segments and bins of ATen: operators over pairs of elements, and over groups."""
+"""Distances, order and segments of ATen: operators over pairs of elements, and over groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_reductions import sort, vector_norm
+from porism.frontends.torch.aten_reductions import median_dim, sort, vector_norm
 from porism.frontends.torch.aten_table import UncoveredFormError, aten
 from porism.tensor.tensor import Tensor
 
@@ -22,7 +22,16 @@ def dist(x: Any, y: Any, p: Any = 2) -> Any:
 @aten("_cdist_forward.default")
 def cdist(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
     """Return the distance of each row of x from each row of y."""
-    return vector_norm(x[..., :, None, :] - y[..., None, :, :], p, [-1])
+    return _norm_of_rows(x[..., :, None, :] - y[..., None, :, :], p)
+
+
+def _norm_of_rows(off: Any, p: float) -> Any:
+    """Return the norm of differences along the last axis; for p = 0 how many are not 0, or NaN."""
+    if not off.shape[-1]:
+        return xp.zeros(off.shape[:-1], dtype=off.dtype)
+    if p == 0:
+        return xp.sum(xp.minimum(xp.ceil(xp.abs(off)), 1), axis=-1)
+    return vector_norm(off, p, [-1])
 
 
 @aten("_cdist_backward.default")
@@ -42,6 +51,17 @@ def cdist_backward(grad: Any, x: Any, y: Any, p: float, distance: Any) -> Any:
         zero = (distance == 0) if p >= 1 else (off == 0)
         terms = xp.where(zero, 0, far * ratio / xp.where(zero, 1, scale))
     return xp.sum(terms, axis=-2)
+
+
+@aten("_pdist_forward.default")
+def pdist(x: Any, p: float = 2) -> Any:
+    """Return the distances of each row from those that follow it."""
+    count = x.shape[0]
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    if not pairs:
+        return xp.zeros(0, dtype=x.dtype)
+    first, second = (xp.asarray([pair[k] for pair in pairs], dtype="int64") for k in (0, 1))
+    return _norm_of_rows(xp.take(x, first, axis=0) - xp.take(x, second, axis=0), p)
 
 
 # -- order -----------------------------------------------------------------------------------------
@@ -108,27 +128,14 @@ def nanmedian_dim(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, An
 
 @aten("nanmedian.default")
 def nanmedian(x: Any) -> Any:
-    """Return the lower median of all numbers."""
-    return nanmedian_dim(xp.reshape(x, (-1,)), 0)[0]
-
-
-# -- bins and segments -----------------------------------------------------------------------------
-
-
-@aten("histc.default")
-def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
-    """Return how many elements are in each of some bins of equal width."""
-    if x.dtype.kind != "f" or not x.size:
-        raise UncoveredFormError("histc of integers, or of nothing")
+    """Return the lower median of all numbers; its index among equal ones does not matter."""
+    if not x.size:
+        raise UncoveredFormError("the median of nothing")
     flat = xp.reshape(x, (-1,))
-    low, high = (xp.full((), v, dtype=x.dtype) for v in (min, max))
-    if min == max:
-        low, high = xp.min(flat), xp.max(flat)
-        low, high = xp.where(low == high, low - 1, low), xp.where(low == high, high + 1, high)
-    inside = (flat >= low) & (flat <= high)
-    index = xp.where(inside, (flat - low) * bins / (high - low), 0)  # rounded as torch does
-    index = xp.minimum(index.astype("int64"), bins - 1)
-    return xp.scatter_add(xp.zeros(bins, dtype=x.dtype), 0, index, inside.astype(x.dtype))
+    return nanmedian_dim(flat, 0)[0] if x.dtype.kind == "f" else median_dim(flat, 0)[0]
+
+
+# -- segments and bags -----------------------------------------------------------------------------
 
 
 def _bags(offsets: Any, count: int) -> Any:
@@ -189,9 +196,10 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[Any, Any, Any, Any]:
-    """Return sums or means of rows of a table for bags of indices; other results are left out."""
-    if mode == 2:
-        raise UncoveredFormError("maxima of bags")
+    """Return reductions of rows of a table for bags of indices; other results are left out.
+
+    The modes are sum, mean and maximum (0, 1, 2); an empty bag has zeros.
+    """
     count = indices.shape[0]
     bags = offsets.shape[0] - int(include_last_offset)
     if not count or not bags:
@@ -201,6 +209,8 @@ def embedding_bag(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights[:, None]
     kept = indices != padding_idx
+    if mode == 2:
+        return _largest_of_bags(rows, bag, kept, bags), None, None, None
     if padding_idx >= 0:
         rows = xp.where(kept[:, None], rows, 0)  # not a product: a row may have infinities
     result = xp.index_add(xp.zeros(bags, weight.shape[1], dtype=weight.dtype), 0, bag, rows)
@@ -210,3 +220,21 @@ def embedding_bag(
         )
         result = result / xp.maximum(sizes, 1)[:, None]
     return result, None, None, None
+
+
+def _largest_of_bags(rows: Any, bag: Any, kept: Any, bags: int) -> Any:
+    """Return the largest of the rows in each bag that are kept, and zeros for those without.
+
+    As torch compares them, a NaN is the largest if it comes first in its bag, and else does not
+    count.
+    """
+    count = rows.shape[0]
+    position = xp.where(kept, xp.arange(count), count)
+    first = xp.scatter_min(xp.full((bags,), count, dtype="int64"), 0, bag, position)
+    begins = xp.take(rows, xp.minimum(first, count - 1), axis=0)
+    compared = kept[:, None] & xp.logical_not(xp.isnan(rows))
+    lowest = xp.full((bags, rows.shape[1]), -math.inf, dtype=rows.dtype)
+    at = xp.broadcast_to(bag[:, None], rows.shape)
+    largest = xp.scatter_max(lowest, 0, at, xp.where(compared, rows, -math.inf))
+    largest = xp.where(xp.isnan(begins), begins, largest)
+    return xp.where((first < count)[:, None], largest, 0)

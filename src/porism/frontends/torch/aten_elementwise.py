@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_table import UncoveredFormError, aten
+from porism.frontends.torch.aten_table import aten
 from porism.tensor.tensor import Tensor
 
 # -- functions that have the same name and meaning -------------------------------------------------
@@ -21,6 +21,7 @@ for _name in SAME_UNARY.split():
 
 SAME_BINARY = (
     "maximum minimum atan2 hypot copysign nextafter logical_and logical_or logical_xor logaddexp"
+    " gcd lcm"
 )
 for _name in SAME_BINARY.split():
     aten(f"{_name}.default", promoting=True)(getattr(xp, _name))
@@ -374,56 +375,3 @@ def sinc(x: Any) -> Any:
 def heaviside(x: Any, values: Any) -> Any:
     """Return 0 below 0, 1 above it, and a given value at it."""
     return xp.where(x == 0, values, (x > 0).astype(x.dtype))
-
-
-def _polynomials(name: str, first: Any, step: Any) -> None:
-    """Register orthogonal polynomials of a tensor for an integer degree, by their recurrence."""
-
-    def run(x: Any, n: Any) -> Any:
-        if isinstance(n, Tensor) or n != int(n) or n > MOST_DEGREES:
-            raise UncoveredFormError("polynomials of a degree that is not known")
-        if n < 0:
-            return xp.zeros_like(x)
-        before, now = xp.ones_like(x), first(x)
-        if n == 0:
-            return before
-        for k in range(1, int(n)):
-            before, now = now, step(x, k, now, before)
-        return now
-
-    aten(f"special_{name}.n_scalar", promoting=True)(run)
-
-
-MOST_DEGREES = 64
-"""The largest degree of a polynomial that is unrolled; chosen by hand."""
-
-
-def _chebyshev(x: Any, k: int, now: Any, before: Any) -> Any:
-    """Return the next polynomial of Chebyshev."""
-    return 2 * x * now - before
-
-
-for _kind, _first in {
-    "t": lambda x: x,
-    "u": lambda x: 2 * x,
-    "v": lambda x: 2 * x - 1,
-    "w": lambda x: 2 * x + 1,
-}.items():
-    _polynomials(f"chebyshev_polynomial_{_kind}", _first, _chebyshev)
-    _polynomials(
-        f"shifted_chebyshev_polynomial_{_kind}",
-        lambda x, first=_first: first(2 * x - 1),
-        lambda x, k, now, before: _chebyshev(2 * x - 1, k, now, before),
-    )
-_polynomials("hermite_polynomial_h", lambda x: 2 * x, lambda x, k, a, b: 2 * x * a - 2 * k * b)
-_polynomials("hermite_polynomial_he", lambda x: x, lambda x, k, a, b: x * a - k * b)
-_polynomials(
-    "laguerre_polynomial_l",
-    lambda x: 1 - x,
-    lambda x, k, a, b: ((2 * k + 1 - x) * a - k * b) / (k + 1),
-)
-_polynomials(
-    "legendre_polynomial_p",
-    lambda x: x,
-    lambda x, k, a, b: ((2 * k + 1) * x * a - k * b) / (k + 1),
-)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
+from porism.frontends.torch.aten_reductions import vector_norm
 from porism.frontends.torch.aten_table import UncoveredFormError, aten
 from porism.tensor.tensor import Tensor
 
@@ -65,6 +66,8 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
 @aten("gather.default")
 def gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
     """Return the elements of x at indices along an axis."""
+    if not index.size:
+        return xp.zeros(index.shape, dtype=x.dtype)
     if not x.ndim or not index.ndim:
         flat = xp.take(xp.reshape(x, (-1,)), xp.reshape(index, (-1,)), axis=0)
         return xp.reshape(flat, index.shape)
@@ -105,13 +108,16 @@ def scatter_reduce(
     x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool = True
 ) -> Any:
     """Return x with values reduced into it along an axis at indices."""
+    if reduce == "prod":
+        return _scatter_product(x, dim, index, src, include_self)
     functions = {
         "sum": (xp.scatter_add, 0),
         "mean": (xp.scatter_add, 0),
         "amax": (xp.scatter_max, -math.inf),
         "amin": (xp.scatter_min, math.inf),
     }
-    if reduce not in functions or (x.dtype.kind != "f" and reduce == "mean"):
+    narrow = x.dtype.kind != "f" and x.dtype.itemsize < 4
+    if reduce not in functions or (narrow and reduce == "mean"):
         raise UncoveredFormError(f"scatter_reduce by {reduce}")
     function, neutral = functions[reduce]
     if x.dtype.kind in "iu" and neutral:
@@ -123,9 +129,48 @@ def scatter_reduce(
     start = x if include_self else xp.where(count > 0, xp.full_like(x, neutral), x)
     result = _scatter(function, start, dim, index, src)
     if reduce == "mean":
-        total = count + (1 if include_self else 0)
-        result = xp.where(count > 0, result / xp.maximum(total, 1), result)
+        total = xp.maximum(count + (1 if include_self else 0), 1)
+        mean = result / total if x.dtype.kind == "f" else result // total.astype(x.dtype)
+        result = xp.where(count > 0, mean, result)
     return result
+
+
+MOST_PAIRS = 1 << 20
+"""The most pairs of an element and an update that are formed for products; chosen by hand."""
+
+
+def _scatter_product(x: Any, dim: int, index: Any, src: Any, include_self: bool) -> Any:
+    """Return x multiplied by values along an axis at indices; each element meets each update."""
+    if not x.ndim:
+        flat, at, values = (xp.reshape(v, (-1,)) for v in (x, index, src))
+        return xp.reshape(_scatter_product(flat, 0, at, values, include_self), ())
+    if not index.size:
+        return x
+    axis = dim % x.ndim
+    if index.size * x.shape[axis] > MOST_PAIRS:
+        raise UncoveredFormError("products of many updates")
+    src = src[tuple(slice(0, n) for n in index.shape)].astype(x.dtype)
+    updates, positions = (xp.moveaxis(v, axis, -1)[..., None, :] for v in (src, index))
+    hit = positions == xp.arange(x.shape[axis])[:, None]
+    factor = xp.moveaxis(xp.prod(xp.where(hit, updates, 1), axis=-1), -1, axis).astype(x.dtype)
+    reached = xp.moveaxis(xp.any(hit, axis=-1), -1, axis)
+    around = [(0, 0 if k == axis else n - index.shape[k]) for k, n in enumerate(x.shape)]
+    factor = xp.pad(factor, around, mode="constant", value=1)
+    reached = xp.pad(reached, around, mode="constant", value=False)
+    return xp.where(reached, x * factor if include_self else factor, x)
+
+
+@aten("index_reduce.default")
+def index_reduce(
+    x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True
+) -> Any:
+    """Return x with slices reduced into it along an axis at indices."""
+    if not x.ndim:
+        return scatter_reduce(x, 0, index, source, reduce, include_self)
+    axis = dim % x.ndim
+    outline = tuple(-1 if k == axis else 1 for k in range(x.ndim))
+    at = xp.broadcast_to(xp.reshape(index, outline), source.shape)
+    return scatter_reduce(x, axis, at, source, reduce, include_self)
 
 
 @aten("index_add.default")
@@ -191,24 +236,41 @@ def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
 
 @aten("scatter.reduce")
 def scatter_with(x: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
-    """Return x with values added along an axis at indices."""
-    if reduce != "add":
-        raise UncoveredFormError(f"scatter by {reduce}")
-    return _scatter(xp.scatter_add, x, dim, index, src)
+    """Return x with values added, or multiplied by them, along an axis at indices."""
+    if reduce == "add":
+        return _scatter(xp.scatter_add, x, dim, index, src)
+    return _scatter_product(x, dim, index, src, include_self=True)
+
+
+@aten("scatter.value_reduce")
+def scatter_value_with(x: Any, dim: int, index: Any, value: Any, reduce: str) -> Any:
+    """Return x with a number added, or multiplied by it, along an axis at indices."""
+    return scatter_with(x, dim, index, xp.full(index.shape, value).astype(x.dtype), reduce)
+
+
+@aten("embedding_renorm.default")
+def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+    """Return a table whose rows at indices have at most a norm."""
+    norm = vector_norm(weight, norm_type, [1], True)
+    flat = xp.reshape(indices, (-1,))
+    ones = xp.ones(flat.shape, dtype="int64")
+    hit = xp.scatter_add(xp.zeros(weight.shape[0], dtype="int64"), 0, flat, ones)[:, None] > 0
+    scale = max_norm / (norm + 1e-7)  # as in torch
+    return xp.where(hit & (norm > max_norm), weight * scale, weight)
 
 
 @aten("nonzero_static.default")
 def nonzero_static(x: Any, size: int, fill_value: int = -1) -> Any:
     """Return the indices of nonzero elements, a row for each, as many as asked for."""
     if not x.ndim or not size or not x.size:
-        raise UncoveredFormError("nonzero elements of a scalar, or none")
+        return xp.full((size, x.ndim), fill_value, dtype="int64")
     return xp.stack(list(xp.nonzero(x, size=size, fill_value=fill_value)), axis=-1)
 
 
 @aten("masked_scatter.default")
 def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     """Return x with the elements where the mask holds replaced by those of a source, in order."""
-    mask = xp.broadcast_to(mask, x.shape)
+    x, mask = xp.broadcast_arrays(x, mask)
     rank = xp.cumsum(xp.reshape(mask, (-1,)).astype("int64"), axis=0) - 1
     flat = xp.reshape(source, (-1,))
     taken = xp.take(flat, xp.minimum(xp.maximum(rank, 0), flat.shape[0] - 1), axis=0)

@@ -25,9 +25,13 @@ def same(x: Any, memory_format: Any = None) -> Any:
 
 
 @aten("_to_copy.default", "to.dtype")
-def to_copy(x: Any, *_: Any, **__: Any) -> Any:
-    """Return x; the type of the result is that which torch gives it."""
-    return x
+def to_copy(x: Any, *_: Any, dtype: Any = None, **__: Any) -> Any:
+    """Return x; the type of the result is that which torch gives it.
+
+    Of complex numbers that are converted to real ones, the real part is left.
+    """
+    real = dtype is not None and not dtype.startswith("complex") and dtype != "bool"
+    return xp.real(x) if real and x.dtype.kind == "c" else x
 
 
 @aten("copy.default")

@@ -1,4 +1,4 @@
-"""Network operators of ATen: convolution, resizing, attention, and their derivatives.
+"""Network operators of ATen: convolution, attention, and their derivatives.
 
 Derivatives of operators that Porism has itself are those that Porism takes (`porism.vjp`).
 """
@@ -71,65 +71,24 @@ def convolution_backward(
     return by_input, by_weight, by_bias
 
 
-# -- resizing --------------------------------------------------------------------------------------
-
-
-@aten("upsample_nearest2d.vec")
-def upsample_nearest2d_vec(x: Any, output_size: Any, scale_factors: Any) -> Any:
-    """Return x resized by the nearest element."""
-    sizes = output_size or [int(n * f) for n, f in zip(x.shape[2:], scale_factors, strict=True)]
-    scales = scale_factors or (None, None)
-    return upsample_nearest2d(x, sizes, *scales)
-
-
-@aten("upsample_nearest2d.default")
-def upsample_nearest2d(
-    x: Any, output_size: Sequence[int], scales_h: Any = None, scales_w: Any = None
+@aten("_trilinear.default")
+def trilinear(
+    a: Any,
+    b: Any,
+    c: Any,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
 ) -> Any:
-    """Return x resized by the nearest element."""
-    for axis, size, scale in ((2, output_size[0], scales_h), (3, output_size[1], scales_w)):
-        before = x.shape[axis]
-        step = 1 / scale if scale else before / size
-        index = [min(math.floor(k * step), before - 1) for k in range(size)]
-        x = xp.take(x, xp.asarray(index, dtype="int64"), axis=axis)
-    return x
-
-
-@aten("grid_sampler_2d.default")
-def grid_sampler_2d(
-    x: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Any:
-    """Return x sampled at positions from -1 to 1: bilinearly or at the nearest element."""
-    if interpolation_mode == 2 or padding_mode == 2:
-        raise UncoveredFormError("bicubic samples, or padding by reflection")
-    batch, channels, height, width = x.shape
-    column, row = (
-        (grid[..., k] + 1) / 2 * (size - 1)
-        if align_corners
-        else ((grid[..., k] + 1) * size - 1) / 2
-        for k, size in enumerate((width, height))
-    )
-    if padding_mode == 1:
-        column = xp.clip(column, 0, width - 1)
-        row = xp.clip(row, 0, height - 1)
-    flat = xp.reshape(x, (batch, channels, height * width))
-
-    def at(r: Any, c: Any) -> Any:
-        """Return the elements at whole positions; 0 outside."""
-        inside = (r >= 0) & (r < height) & (c >= 0) & (c < width)
-        index = xp.where(inside, r * width + c, 0).astype("int64")
-        index = xp.reshape(index, (batch, 1, -1))
-        index = xp.broadcast_to(index, (batch, channels, index.shape[-1]))
-        taken = xp.reshape(xp.gather(flat, 2, index), (batch, channels, *grid.shape[1:3]))
-        return xp.where(inside[:, None], taken, 0)
-
-    if interpolation_mode == 1:
-        return at(xp.round(row), xp.round(column))
-    top, left = xp.floor(row), xp.floor(column)
-    down, right = (row - top)[:, None], (column - left)[:, None]
-    upper = at(top, left) * (1 - right) + at(top, left + 1) * right
-    lower = at(top + 1, left) * (1 - right) + at(top + 1, left + 1) * right
-    return upper * (1 - down) + lower * down
+    """Return sums over axes of products of three tensors, each with some axes more."""
+    product: Any = 1
+    for x, axes in ((a, expand1), (b, expand2), (c, expand3)):
+        for axis in sorted(axes):
+            x = xp.expand_dims(x, axis=axis)
+        product = x * product
+    return xp.sum(product, axis=tuple(sumdim)) if sumdim else product
 
 
 # -- attention -------------------------------------------------------------------------------------

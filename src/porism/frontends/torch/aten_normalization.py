@@ -160,6 +160,17 @@ def batch_norm_functional(
     return result, mean, inverse, new_mean, new_var
 
 
+@aten("_batch_norm_with_update_functional.default")
+def batch_norm_with_update(
+    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: Any, eps: float
+) -> tuple[Any, ...]:
+    """Return x normalized by its statistics, these, nothing in reserve, and the running ones."""
+    result, mean, inverse, new_mean, new_var = batch_norm_functional(
+        x, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return result, mean, inverse, xp.zeros(0, dtype="uint8"), new_mean, new_var
+
+
 @aten("_native_batch_norm_legit.no_stats")
 def batch_norm_no_stats(
     x: Any, weight: Any, bias: Any, training: bool, momentum: Any, eps: float

@@ -45,14 +45,26 @@ def _avg_pool(spatial: int) -> Any:
         function = getattr(xp, f"avg_pool{spatial}d")
         if divisor_override is None:
             result = function(x, kernel, steps, pads, ceil_mode, count_include_pad)
-        elif ceil_mode:
-            raise UncoveredFormError("divisor_override of windows that may be cut off")
         else:
             factor = math.prod(kernel) / divisor_override
+            if ceil_mode:
+                x, pads = _filled_up(x, kernel, steps, pads), (0,) * spatial
             result = function(x, kernel, steps, pads, False, True) * factor
         return result if batched else result[0]
 
     return avg_pool
+
+
+def _filled_up(x: Any, kernel: Sequence[int], steps: Sequence[int], pads: Sequence[int]) -> Any:
+    """Return x with zeros around it, so that windows which begin inside of it are whole."""
+    pairs = [(0, 0)] * (x.ndim - len(kernel))
+    sizes = x.shape[-len(kernel) :]
+    for size, taps, step, pad in zip(sizes, kernel, steps, pads, strict=True):
+        count = math.ceil((size + 2 * pad - taps) / step) + 1
+        if (count - 1) * step >= size + pad:
+            count -= 1
+        pairs.append((pad, max((count - 1) * step + taps - size - pad, 0)))
+    return xp.pad(x, pairs, mode="constant", value=0)
 
 
 avg_pools = {spatial: _avg_pool(spatial) for spatial in (1, 2, 3)}

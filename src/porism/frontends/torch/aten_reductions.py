@@ -6,8 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from porism.frontends.tensor_functions import xp
 from porism.frontends.torch.aten_table import UncoveredFormError, aten
+from porism.tensor.linalg.host_calls import on_host
 
 
 def axes_of(x: Any, dim: Any) -> tuple[int, ...]:
@@ -216,6 +219,24 @@ def topk(
     return values, indices
 
 
+@aten("hash_tensor.default", host=True)
+def hash_tensor(x: Any, dim: Any = (), keepdim: bool = False, mode: int = 0) -> Any:
+    """Return the exclusive or of all elements over axes, as 64 bits of int64 or float64."""
+    if mode or not x.size:
+        raise UncoveredFormError("a hash of nothing, or of another mode")
+    axes = axes_of(x, dim) if x.ndim else ()
+
+    def compute(values: Any) -> Any:
+        bits = values.view(np.uint64)
+        if not axes:
+            return bits
+        kept = np.bitwise_xor.reduce(bits, axis=axes, keepdims=True)
+        return kept if keepdim else kept.squeeze(axes)
+
+    wide = x.astype("float64" if x.dtype.kind == "f" else "int64")
+    return on_host("hash_tensor", compute, wide)[0]
+
+
 # -- products of matrices --------------------------------------------------------------------------
 
 
@@ -361,6 +382,8 @@ def median_dim(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
 @aten("median.default")
 def median(x: Any) -> Any:
     """Return the lower median of all elements."""
+    if not x.size:
+        raise UncoveredFormError("the median of nothing")
     return median_dim(xp.reshape(x, (-1,)), 0)[0]
 
 

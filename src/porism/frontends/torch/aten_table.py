@@ -2,13 +2,15 @@
 
 An operator is named as torch prints it, `aten.add.Tensor`; its arguments are those of its schema,
 with tensors in place of torch's. Where a row is *promoting*, the operands come in the type that
-torch computes in. Results are converted to the type that torch gives them.
+torch computes in. Results are converted to the type that torch gives them. A *host* row takes
+values, as factorizations by LAPACK do: it runs between compiled pieces. Complex operands are given
+to the rows alone that `takes_complex` names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -25,19 +27,31 @@ class Operator:
     run: Callable[..., Any]
     promoting: bool
     """Whether operands are converted to the type that torch computes in."""
+    host: bool = False
+    """Whether the function needs the values of its operands, and is called outside of a trace."""
+    complex: bool = False
+    """Whether operands and results may be complex."""
 
 
 TABLE: Final[dict[str, Operator]] = {}
 """The operators, by name."""
 
 
-def aten(*names: str, promoting: bool = False) -> Callable[[Function], Function]:
+def aten(
+    *names: str, promoting: bool = False, host: bool = False
+) -> Callable[[Function], Function]:
     """Register a function as operators: `aten("add.Tensor")` is `aten.add.Tensor`."""
 
     def register(function: Function) -> Function:
         for name in names:
             assert f"aten.{name}" not in TABLE, f"there are two rows of aten.{name}"
-            TABLE[f"aten.{name}"] = Operator(function, promoting)
+            TABLE[f"aten.{name}"] = Operator(function, promoting, host)
         return function
 
     return register
+
+
+def takes_complex(*names: str) -> None:
+    """Let rows of the table have complex operands and results."""
+    for name in names:
+        TABLE[f"aten.{name}"] = replace(TABLE[f"aten.{name}"], complex=True)

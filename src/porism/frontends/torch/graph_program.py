@@ -1,8 +1,9 @@
 """Graph program: a graph of ATen operators as pieces that Porism compiles, and calls of torch.
 
 Nodes are taken in an order in which they can run. All that can be compiled at some point becomes
-one jitted function; what cannot, or fails to be, is called in torch, one operator at a time, and
-noted in the report. Python's numbers (sizes that are symbolic) are computed on the way.
+one jitted function; operators that take values, such as factorizations by LAPACK, are called
+between such functions; what cannot be compiled, or fails to be, is called in torch, one operator at
+a time, and noted in the report. Python's numbers (sizes that are symbolic) are computed on the way.
 """
 
 from __future__ import annotations
@@ -16,14 +17,19 @@ import torch
 from torch.fx import GraphModule, Node
 
 from porism.frontends.torch import (  # noqa: F401 - they fill the table
+    aten_complex,
     aten_distances,
     aten_elementwise,
+    aten_histograms,
     aten_indexing,
+    aten_matrices,
     aten_movement,
     aten_network,
     aten_normalization,
     aten_pooling,
     aten_reductions,
+    aten_sampling,
+    aten_special,
 )
 from porism.frontends.torch.aten_table import TABLE
 from porism.frontends.torch.fallback_report import note_compiled, note_fallback
@@ -76,13 +82,16 @@ class GraphProgram:
             n: getattr(module, str(n.target)) for n in module.graph.nodes if n.op == "get_attr"
         }
         self.refused: dict[Node, str] = {}
+        self.hosted: set[Node] = set()
         self.steps: list[Piece | Node] = []
         self._plan()
 
     def _plan(self) -> None:
         """Cut the graph into pieces and single nodes, in an order in which they can run."""
         calls = [n for n in self.module.graph.nodes if n.op == "call_function"]
-        compiled = {n for n in calls if self._is_compiled(n)}
+        covered = {n for n in calls if self._is_covered(n)}
+        self.hosted = {n for n in covered if TABLE[str(n.target)].host}
+        compiled = covered - self.hosted
         compiled |= {n for n in calls if _is_part_of(n, compiled)}
         ready = {*self.placeholders, *self.constants}
         waiting = calls
@@ -102,16 +111,18 @@ class GraphProgram:
                     ready.add(node)
             waiting = [n for n in waiting if n not in ready]
 
-    def _is_compiled(self, node: Node) -> bool:
-        """Whether an operator is in the table, and its tensors are of types that Porism has."""
-        if str(node.target) not in TABLE or node in self.refused:
+    def _is_covered(self, node: Node) -> bool:
+        """Whether an operator is in the table, and its tensors are of types that it takes."""
+        row = TABLE.get(str(node.target))
+        if row is None or node in self.refused:
             return False
         if str(node.target).startswith("aten.as_strided") and not _fills_its_storage(node.args[0]):
             return False
         metas = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         tensors = [t for meta in metas for t in _tensors(meta)]
         return bool(tensors) and all(
-            t.dtype in NAMES and t.layout is torch.strided for t in tensors
+            t.dtype in NAMES and t.layout is torch.strided and (row.complex or not t.is_complex())
+            for t in tensors
         )
 
     def _piece(self, nodes: list[Node]) -> Piece:
@@ -143,6 +154,8 @@ class GraphProgram:
             for step in self.steps:
                 if isinstance(step, Piece):
                     self._run_piece(step, env)
+                elif step in self.hosted:
+                    env[step] = self._call_host(step, env)
                 else:
                     env[step] = self._call_torch(step, env)
             outputs = self.output.args[0]
@@ -158,23 +171,45 @@ class GraphProgram:
         tensors = isinstance(result, torch.Tensor) and isinstance(meta, torch.Tensor)
         if tensors and all(isinstance(s, int) for s in meta.stride()):
             result = with_strides(result, meta)
-        if str(target).startswith("aten."):
+        if isinstance(target, torch._ops.OpOverload):
             why = self.refused.get(node, "it is not in the table of operators")
             note_fallback(str(target), why)
         return result
+
+    def _call_host(self, node: Node, env: dict[Node, Any]) -> Any:
+        """Call a row that takes values; one that refuses these is left to torch from then on."""
+        values = {n: env[n] for n in node.all_input_nodes}
+        given = {n: from_torch(v) if isinstance(v, torch.Tensor) else v for n, v in values.items()}
+        try:
+            results = _run(node, given)
+        except Exception as error:
+            raise NodeError(node, f"{type(error).__name__}: {error}") from error
+        meta = node.meta["val"]
+        if isinstance(meta, torch.Tensor):
+            found: Any = to_torch(results, _concrete(meta, results))
+        else:
+            used = {user.args[1] for user in node.users}
+            for k, result in enumerate(results):
+                if result is None and k in used:
+                    raise NodeError(node, f"its result {k} is not computed")
+            found = [
+                None if r is None else to_torch(r, _concrete(m, r))
+                for m, r in zip(meta, results, strict=True)
+            ]
+        note_compiled([str(node.target)])
+        return found
 
     def _run_piece(self, piece: Piece, env: dict[Node, Any]) -> None:
         """Run a jitted function, and put its results into the environment as torch's tensors."""
         values = [env[n] for n in piece.inputs]
         given = [from_torch(v) if isinstance(v, torch.Tensor) else v for v in values]
         for node, result in zip(piece.outputs, piece.function(*given), strict=True):
-            env[node] = to_torch(result, _concrete(node, result))
+            env[node] = to_torch(result, _concrete(node.meta["val"], result))
         note_compiled([str(n.target) for n in piece.nodes])
 
 
-def _concrete(node: Node, result: Any) -> torch.Tensor:
-    """Return the tensor that torch traced for a node; of symbolic strides, those in its order."""
-    meta: torch.Tensor = node.meta["val"]
+def _concrete(meta: torch.Tensor, result: Any) -> torch.Tensor:
+    """Return a tensor that torch traced; of symbolic strides, those in its order."""
     if all(isinstance(s, int) for s in (*meta.shape, *meta.stride())):
         return meta
     order = sorted(range(meta.dim()), key=lambda k: -_hint(meta.stride(k)))
@@ -234,8 +269,13 @@ def _run(node: Node, env: dict[Node, Any]) -> Any:
     args = [_as_option(value) for value in args]
     if row.promoting:
         dtype = NAMES[_computation_dtype(node)]
-        args = [a.astype(dtype) if isinstance(a, Tensor) else a for a in args]
+        args = [_promoted(a, dtype) if isinstance(a, Tensor) else a for a in args]
     return _as_traced(row.run(*args, **kwargs), node.meta["val"])
+
+
+def _promoted(x: Tensor, dtype: str) -> Tensor:
+    """Return an operand in the type that torch computes in; complex ones of real results stay."""
+    return x if x.dtype.kind == "c" and not dtype.startswith("complex") else x.astype(dtype)
 
 
 def _as_option(value: Any) -> Any:

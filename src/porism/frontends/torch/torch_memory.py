@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from porism.engine.run.buffer_storage import array_of
+from porism.tensor.complex.complex_tensor import ComplexTensor, as_complex
 from porism.tensor.conversion import from_array
 from porism.tensor.tensor import Tensor
 
@@ -27,18 +28,21 @@ NAMES: Final[dict[torch.dtype, str]] = {
     for name in (
         *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
         *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"),
+        *("complex64", "complex128"),
     )
 }
 """The types that tensors of both have."""
 
 
 def from_torch(x: torch.Tensor) -> Tensor:
-    """Return a tensor of torch as one of Porism; it shares the memory of a contiguous one."""
+    """Return a tensor of torch as one of Porism; it shares the memory of a contiguous real one."""
     x = x.detach()
     if x.is_neg() or x.is_conj():
         x = x.resolve_neg().resolve_conj()
     if not x.is_contiguous():
         x = x.contiguous()
+    if x.is_complex():
+        return as_complex(x.numpy())
     view = VIEWS.get(x.dtype)
     if view is None:
         return from_array(x.numpy())
@@ -47,6 +51,9 @@ def from_torch(x: torch.Tensor) -> Tensor:
 
 def to_torch(x: Tensor, like: torch.Tensor) -> torch.Tensor:
     """Return a computed tensor as one of torch, of the type and the strides of another."""
+    if isinstance(x, ComplexTensor):
+        parts = [to_torch(part, like.real) for part in (x.real_part, x.imag_part)]
+        return with_strides(torch.complex(*parts), like)
     buffer = x._buffer()
     array = array_of(buffer).reshape([int(size.arg) for size in buffer.src])
     view = VIEWS.get(like.dtype)
@@ -67,7 +74,7 @@ def with_strides(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     wanted = [s if isinstance(s, int) else int(s) for s in like.stride()]
     sizes = list(x.shape)
     same = all(a == b for n, a, b in zip(sizes, x.stride(), wanted, strict=True) if n > 1)
-    if same or not x.numel() or 0 in [s for n, s in zip(sizes, wanted, strict=True) if n > 1]:
+    if same or (x.numel() and 0 in [s for n, s in zip(sizes, wanted, strict=True) if n > 1]):
         return x
     strided = torch.empty_strided(sizes, wanted, dtype=x.dtype)
     strided.copy_(x)
