@@ -188,7 +188,6 @@ def interpreter_with_torch(path: str | None) -> str:
         return python
     raise SystemExit(
         f"{python} has no torch.\n"
-        "Make an environment with `pip install torch==2.13.0 --index-url "
-        "https://download.pytorch.org/whl/cpu` and Porism's dependencies,\n"
-        "and name its interpreter: --python PATH"
+        "Make an environment with `pip install torch==2.13.0 expecttest` and Porism's "
+        "dependencies,\nand name its interpreter: --python PATH"
     )
