@@ -16,7 +16,7 @@ import pytest
 
 import porism
 import porism.torch
-from porism.frontends.torch.aten_table import TABLE
+from porism.frontends.torch.aten.aten_table import TABLE
 from porism.frontends.torch.fallback_report import Report
 
 MODULES = (
@@ -24,7 +24,7 @@ MODULES = (
     *("network", "normalization", "pooling", "reductions", "sampling", "special"),
 )
 for name in MODULES:
-    importlib.import_module(f"porism.frontends.torch.aten_{name}")
+    importlib.import_module(f"porism.frontends.torch.aten.aten_{name}")
 
 
 def call(name: str, *args: object, **kwargs: object) -> object:

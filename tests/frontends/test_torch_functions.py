@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import porism
-from porism.frontends.torch.aten_table import TABLE, UncoveredFormError
+from porism.frontends.torch.aten.aten_table import TABLE, UncoveredFormError
 
 for _module in ("complex", "distances", "histograms", "indexing", "sampling", "special"):
-    importlib.import_module(f"porism.frontends.torch.aten_{_module}")
+    importlib.import_module(f"porism.frontends.torch.aten.aten_{_module}")
 
 INF, NAN = math.inf, math.nan
 
@@ -162,7 +162,7 @@ def test_the_spherical_function_of_bessel() -> None:
 
 
 def test_windows_that_are_cut_off_have_the_divisor_that_is_given() -> None:
-    importlib.import_module("porism.frontends.torch.aten_pooling")
+    importlib.import_module("porism.frontends.torch.aten.aten_pooling")
     x = np.arange(5, dtype=np.float32)[None, None]
     found = call("avg_pool1d.default", x, [2], [2], [0], True, True, 4)
     assert found.tolist() == [[[0.25, 1.25, 1]]]

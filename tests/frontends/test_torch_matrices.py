@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import porism
-from porism.frontends.torch.aten_table import TABLE, UncoveredFormError
+from porism.frontends.torch.aten.aten_table import TABLE, UncoveredFormError
 
-importlib.import_module("porism.frontends.torch.aten_matrices")
+importlib.import_module("porism.frontends.torch.aten.aten_matrices")
 
 RNG = np.random.default_rng(5)
 SQUARE = RNG.normal(size=(2, 4, 4)).astype(np.float32)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from porism.frontends.torch import (  # noqa: F401 - they fill the table
+from porism.frontends.torch.aten import (  # noqa: F401 - they fill the table
     aten_complex,
     aten_distances,
     aten_elementwise,
@@ -31,7 +31,7 @@ from porism.frontends.torch import (  # noqa: F401 - they fill the table
     aten_sampling,
     aten_special,
 )
-from porism.frontends.torch.aten_table import TABLE
+from porism.frontends.torch.aten.aten_table import TABLE
 from porism.frontends.torch.fallback_report import note_compiled, note_fallback
 from porism.frontends.torch.torch_memory import NAMES, from_torch, to_torch, with_strides
 from porism.tensor.jit.jit import jit

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_table import UncoveredFormError, aten
+from porism.frontends.torch.aten.aten_table import UncoveredFormError, aten
 from porism.tensor.tensor import Tensor
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_normalization import in_float32, native_layer_norm
-from porism.frontends.torch.aten_pooling import fill
-from porism.frontends.torch.aten_table import UncoveredFormError, aten
+from porism.frontends.torch.aten.aten_normalization import in_float32, native_layer_norm
+from porism.frontends.torch.aten.aten_pooling import fill
+from porism.frontends.torch.aten.aten_table import UncoveredFormError, aten
 
 # -- convolution -----------------------------------------------------------------------------------
 

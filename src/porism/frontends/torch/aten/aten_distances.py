@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_reductions import median_dim, sort, vector_norm
-from porism.frontends.torch.aten_table import UncoveredFormError, aten
+from porism.frontends.torch.aten.aten_reductions import median_dim, sort, vector_norm
+from porism.frontends.torch.aten.aten_table import UncoveredFormError, aten
 from porism.tensor.tensor import Tensor
 
 # -- distances -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_table import UncoveredFormError, aten
+from porism.frontends.torch.aten.aten_table import UncoveredFormError, aten
 
 
 @aten("histc.default")

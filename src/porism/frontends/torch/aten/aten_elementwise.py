@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_table import aten
+from porism.frontends.torch.aten.aten_table import aten
 from porism.tensor.tensor import Tensor
 
 # -- functions that have the same name and meaning -------------------------------------------------

@@ -12,8 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch import aten_elementwise, aten_indexing, aten_movement, aten_reductions
-from porism.frontends.torch.aten_table import aten, takes_complex
+from porism.frontends.torch.aten import (
+    aten_elementwise,
+    aten_indexing,
+    aten_movement,
+    aten_reductions,
+)
+from porism.frontends.torch.aten.aten_table import aten, takes_complex
 from porism.tensor.complex.complex_arithmetic import pair
 from porism.tensor.fourier import transforms
 

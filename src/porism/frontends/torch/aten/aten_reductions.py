@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_table import UncoveredFormError, aten
+from porism.frontends.torch.aten.aten_table import UncoveredFormError, aten
 from porism.tensor.linalg.host_calls import on_host
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_table import aten
+from porism.frontends.torch.aten.aten_table import aten
 from porism.tensor.tensor import Tensor
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten_table import aten
+from porism.frontends.torch.aten.aten_table import aten
 
 
 @aten("upsample_nearest2d.vec")
