@@ -25,10 +25,16 @@ def numbers(generator: np.random.Generator, dtype: DType, size: int) -> Array:
 
 
 def same(what: str, expected: Array, found: Array) -> None:
-    """Equal, where rounding in another order is allowed for floats."""
+    """Equal, where rounding in another order is allowed for floats.
+
+    Reductions of small floats are rounded once, at the end: they may overflow on the way before
+    that, and not after, so what is not finite is not compared.
+    """
     assert found.dtype == expected.dtype, what
     if expected.dtype.kind in "fV":
         a, b = expected.astype(np.float64), found.astype(np.float64)
+        if expected.dtype.itemsize <= 2:
+            a, b = a[np.isfinite(a)], b[np.isfinite(a)]
         np.testing.assert_allclose(b, a, rtol=2e-2, atol=1e-3, err_msg=what)
     else:
         np.testing.assert_array_equal(found, expected, err_msg=what)
