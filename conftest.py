@@ -6,6 +6,7 @@ They neither read nor fill the user's cache, unless they ask to.
 import gc
 import importlib.util
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,3 +37,11 @@ def _examples_know_porism(doctest_namespace: dict[str, Any]) -> None:
     import porism  # after the settings above
 
     doctest_namespace["porism"] = porism
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """An interrupt raises KeyboardInterrupt; a job in the background would ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

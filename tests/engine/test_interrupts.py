@@ -88,15 +88,7 @@ def test_what_is_done_apart_gives_its_result_or_its_fault() -> None:
     assert run_off_main_thread(lambda: run_off_main_thread(threading.get_ident)) != main
 
 
-@pytest.fixture
-def answered() -> Iterator[None]:
-    """Have SIGINT raise KeyboardInterrupt, which it does not in a job in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("answered")
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_comes_behind_the_one_who_asks_for_it() -> None:
     caught = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -165,14 +165,6 @@ def test_a_kernel_waits_for_all_that_read_what_it_overwrites() -> None:
     assert readers
     assert readers <= set(schedule.steps[writer].after)
     assert max(readers) < writer
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """An interrupt raises KeyboardInterrupt; a job in the background would ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")

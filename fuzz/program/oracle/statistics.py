@@ -144,8 +144,11 @@ def tri(n_rows: int, n_cols: int, k: int, *, dtype: Any) -> Array:
 
 
 def vander(x: Array, n_cols: int, increasing: bool = False) -> Array:
-    found = np.vander(x, n_cols, increasing)
-    return found.astype(x.dtype)
+    # in the type of x: np.vander takes uint64 to float64, which has not all of its numbers
+    columns = np.repeat(x[:, None], n_cols, axis=1)
+    columns[:, :1] = 1
+    found = np.multiply.accumulate(columns, axis=1, dtype=x.dtype)
+    return found if increasing else found[:, ::-1]
 
 
 def kron(x1: Array, x2: Array) -> Array:

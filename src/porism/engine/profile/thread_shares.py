@@ -42,16 +42,16 @@ define private i64 @now() #0 {{
 define void @porism_timed_share(ptr %block, i64 %begin, i64 %end) #0 {{
 entry:
   %arguments.at = getelementptr i64, ptr %block, i64 1
-  %room.at = getelementptr i64, ptr %block, i64 2
+  %capacity.at = getelementptr i64, ptr %block, i64 2
   %count.at = getelementptr i64, ptr %block, i64 3
   %function = load ptr, ptr %block
   %arguments = load ptr, ptr %arguments.at
-  %room = load i64, ptr %room.at
+  %capacity = load i64, ptr %capacity.at
   %start = call i64 @now()
   call void %function(ptr %arguments, i64 %begin, i64 %end)
   %stop = call i64 @now()
   %number = atomicrmw add ptr %count.at, i64 1 monotonic
-  %fits = icmp slt i64 %number, %room
+  %fits = icmp slt i64 %number, %capacity
   br i1 %fits, label %note, label %done
 note:
   %scaled = mul i64 %number, {_SHARE_WORDS}
@@ -88,12 +88,14 @@ class Share:
 def run_timed(pool: ThreadPool, job: int) -> tuple[Share, ...]:
     """Run the job at an address on all threads; return who ran which part, in order of time."""
     function, arguments, iterations = (ctypes.c_int64 * 3).from_address(job)
-    room = SHARES_PER_THREAD * (1 + len(pool.threads))
-    block = (ctypes.c_int64 * (_HEADER_WORDS + _SHARE_WORDS * room))(function, arguments, room)
+    capacity = SHARES_PER_THREAD * (1 + len(pool.threads))
+    block = (ctypes.c_int64 * (_HEADER_WORDS + _SHARE_WORDS * capacity))(
+        function, arguments, capacity
+    )
     timed_job = (ctypes.c_int64 * 3)(timed_function(), ctypes.addressof(block), iterations)
     pool.run(ctypes.addressof(timed_job), 1)
     shares = []
-    for number in range(min(block[_HEADER_WORDS - 1], room)):
+    for number in range(min(block[_HEADER_WORDS - 1], capacity)):
         first = _HEADER_WORDS + _SHARE_WORDS * number
         thread, start, stop, size = block[first : first + _SHARE_WORDS]
         shares.append(Share(thread, start / 1e9, (stop - start) / 1e9, size))

@@ -235,8 +235,8 @@ def triangular_solve(
 
     def compute(c: Array, a: Array) -> tuple[Array, Array]:
         matrix = _triangle(a, upper, unitriangular)
-        turned = _transposed(matrix) if transpose else matrix
-        solution = _substituted(turned, c, upper != transpose)
+        coefficients = _transposed(matrix) if transpose else matrix
+        solution = _substituted(coefficients, c, upper != transpose)
         return solution, np.broadcast_to(a, (*solution.shape[:-2], *a.shape[-2:])).copy()
 
     result = _host("triangular_solve", compute, b, x)
