@@ -1,11 +1,17 @@
 """Models suite: ONNX files compared with onnxruntime: values, time to load and compile, and to run.
 
-    ./dev suite models FOLDER [NAME...] [--list models.json] [--threads 2]
+    ./dev suite models FOLDER [NAME...] [--list models.json] [--threads 2] [--resume FILE.json]
 
 FOLDER holds NAME.onnx files. The list, if there is one, has for each name the `inputs`: a shape, a
 dtype, and `lo` and `hi`, or the `value`; without it, inputs are random with 1 for open sizes. The
 error of an output is the largest difference over the largest value, or over 1 if that is larger.
 Needs onnxruntime (pip install onnxruntime), which is no dependency of Porism.
+
+Each model has two processes of its own, and an empty folder for the kernels on disk. The first
+measures `load` and `compile` (the first call, results as NumPy arrays) with nothing in that folder,
+then the values and the time of a call. The second finds the folder as the first left it: `warm` is
+its load and its first call together. Imports of NumPy and Porism, reading the list and making the
+inputs are not counted; whatever Porism imports or starts in load and call (LLVM, threads) is.
 """
 
 from __future__ import annotations
@@ -13,7 +19,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -75,14 +84,8 @@ def best_ms(call: Callable[[], Any], seconds: float) -> float:
     return min(times) * 1e3
 
 
-def compare(path: Path, listed: dict[str, Any], threads: int, seconds: float) -> dict[str, Any]:
-    """Return what was measured of one model."""
-    onnxruntime = import_module("onnxruntime")
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+def first_call(path: Path, listed: dict[str, Any]) -> tuple[dict[str, Any], Any, Any, Any]:
+    """Return the times of load and first call in seconds, the model, its inputs and outputs."""
     start = time.perf_counter()
     model = porism.onnx.load(path)
     loaded = time.perf_counter()
@@ -90,56 +93,153 @@ def compare(path: Path, listed: dict[str, Any], threads: int, seconds: float) ->
     begin = time.perf_counter()
     outputs = [v.numpy() if hasattr(v, "numpy") else v for v in model(inputs).values()]
     compiled = time.perf_counter()
+    return {"load_s": loaded - start, "compile_s": compiled - begin}, model, inputs, outputs
+
+
+def compare(path: Path, listed: dict[str, Any], threads: int, seconds: float) -> dict[str, Any]:
+    """Return what was measured of one model in this process."""
+    times, model, inputs, outputs = first_call(path, listed)
+    onnxruntime = import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
     expected = session.run(None, inputs)
     errors = [error_of(a, b) for a, b in zip(outputs, expected, strict=True)]
-    return {
-        "name": path.stem,
+    return times | {
         "error": max(errors, default=0.0),
-        "load_s": loaded - start,
-        "compile_s": compiled - begin,
         "ms": best_ms(lambda: model(inputs), seconds),
         "onnxruntime_ms": best_ms(lambda: session.run(None, inputs), seconds),
     }
 
 
+def measure_here(name: str, options: argparse.Namespace) -> int:
+    """Print what was measured of one model in this process, as one line of JSON; return 0."""
+    path = options.folder / f"{name}.onnx"
+    listed = listed_inputs(name, options.list)
+    try:
+        if options.process == "warm":
+            times = first_call(path, listed)[0]
+            found: dict[str, Any] = {"warm_s": times["load_s"] + times["compile_s"]}
+        else:
+            found = compare(path, listed, options.threads, options.seconds)
+    except PorismError as error:
+        found = {"failure": " ".join(str(error).split())[:200]}
+    print(json.dumps(found))
+    return 0
+
+
+def listed_inputs(name: str, path: Path | None) -> dict[str, Any]:
+    """Return what the list says of the inputs of a model; nothing without a list."""
+    specs = json.loads(path.read_text()) if path else {}
+    inputs: dict[str, Any] = specs.get(name, {}).get("inputs", {})
+    return inputs
+
+
+def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what was measured of one model: first without kernels on disk, then with them."""
+    row: dict[str, Any] = {"name": name}
+    command = [sys.executable, "-m", "tools.suite.models", str(options.folder), name]
+    command += ["--threads", str(options.threads), "--seconds", str(options.seconds)]
+    command += ["--list", str(options.list)] if options.list else []
+    with tempfile.TemporaryDirectory() as cache:
+        os.chmod(cache, 0o700)
+        environment = os.environ | {"PORISM_CACHE_DIR": cache}
+        for process in ("cold", "warm"):
+            done = subprocess.run(
+                [*command, "--process", process], env=environment, capture_output=True, text=True
+            )
+            if done.returncode:
+                lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+                return row | {"failure": lines[-1][:200]}
+            row |= json.loads(done.stdout.splitlines()[-1])
+            if "failure" in row:
+                return row
+    return row
+
+
+def shown(row: dict[str, Any], tolerance: float) -> str:
+    """Return the line of one model in the table."""
+    if "failure" in row:
+        return f"{row['name']:24} {row['failure']}"
+    return (
+        f"{row['name']:24} {row['error']:8.1e} {row['load_s']:7.2f} {row['compile_s']:9.2f} "
+        f"{row['warm_s']:7.2f} {row['ms']:9.3f} {row['onnxruntime_ms']:9.3f} "
+        f"{row['ms'] / row['onnxruntime_ms']:5.2f}{' WRONG' * is_wrong(row, tolerance)}"
+    )
+
+
+def is_wrong(row: dict[str, Any], tolerance: float) -> bool:
+    """Tell whether a model did not run, or has other values than onnxruntime."""
+    return "failure" in row or not row["error"] <= tolerance
+
+
+def summary(rows: list[dict[str, Any]], tolerance: float) -> str:
+    """Return the counts and the geometric mean of all models, as lines of text."""
+    ran = [row for row in rows if "failure" not in row]
+    failed = sum(is_wrong(row, tolerance) for row in rows)
+    lines = [f"{len(rows)} models, {failed} failed"]
+    if ran:
+        ratios = [row["ms"] / row["onnxruntime_ms"] for row in ran]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        slow = sum(ratio > 1.2 for ratio in ratios)
+        compiles = sum(row["load_s"] + row["compile_s"] > 2 for row in ran)
+        warm = sum(row["warm_s"] > 0.3 for row in ran)
+        lines += [
+            f"time over onnxruntime's: geomean {mean:.2f}, {slow} above 1.2",
+            f"load and compile above 2 s: {compiles}; warm above 0.3 s: {warm}",
+        ]
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Compare models, print a table, and return 1 if one is wrong or cannot run."""
-    parser = argparse.ArgumentParser(prog="./dev suite models", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="./dev suite models",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--list", type=Path, metavar="FILE.json", help="the inputs of each model")
     parser.add_argument("--threads", type=int, default=2, help="of onnxruntime")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long each is timed")
     parser.add_argument("--tolerance", type=float, default=1e-3)
-    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to FILE")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="as --json; models whose results FILE has already are not measured again",
+    )
+    parser.add_argument(
+        "--limit", type=float, default=math.inf, help="begin no model after so many seconds"
+    )
+    parser.add_argument("--process", choices=("cold", "warm"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    specs = json.loads(options.list.read_text()) if options.list else {}
+    if options.process:
+        return measure_here(options.names[0], options)
     names = options.names or sorted(path.stem for path in options.folder.glob("*.onnx"))
-    rows, failed = [], 0
-    print(f"{'model':28} {'error':>8} {'load s':>7} {'compile s':>9} {'ms':>9} {'ort ms':>9} ratio")
+    written = options.resume or options.json
+    known: dict[str, dict[str, Any]] = {}
+    if options.resume and options.resume.exists():
+        known = {row["name"]: row for row in json.loads(options.resume.read_text())}
+    begin = time.perf_counter()
+    print(
+        f"{'model':24} {'error':>8} {'load s':>7} {'compile s':>9} {'warm s':>7} "
+        f"{'ms':>9} {'ort ms':>9} ratio"
+    )
     for name in names:
-        listed = specs.get(name, {}).get("inputs", {})
-        try:
-            row = compare(options.folder / f"{name}.onnx", listed, options.threads, options.seconds)
-        except PorismError as error:
-            print(f"{name:28} {' '.join(str(error).split())[:200]}", flush=True)
-            failed += 1
-            continue
-        ratio = row["ms"] / row["onnxruntime_ms"]
-        wrong = not row["error"] <= options.tolerance
-        failed += wrong
-        rows.append(row)
-        print(
-            f"{name:28} {row['error']:8.1e} {row['load_s']:7.2f} {row['compile_s']:9.2f} "
-            f"{row['ms']:9.3f} {row['onnxruntime_ms']:9.3f} {ratio:5.2f}{' WRONG' * wrong}",
-            flush=True,
-        )
-    if rows:
-        mean = math.exp(sum(math.log(r["ms"] / r["onnxruntime_ms"]) for r in rows) / len(rows))
-        print(f"{len(rows)} models, {failed} failed; time over onnxruntime's, geomean: {mean:.2f}")
-    if options.json:
-        Path(options.json).write_text(json.dumps(rows, indent=1))
-    return 1 if failed else 0
+        if name not in known:
+            if time.perf_counter() - begin > options.limit:
+                continue
+            known[name] = measure(name, options)
+            if written:
+                written.write_text(json.dumps(list(known.values()), indent=1))
+        print(shown(known[name], options.tolerance), flush=True)
+    rows = [known[name] for name in names if name in known]
+    print(summary(rows, options.tolerance))
+    return int(any(is_wrong(row, options.tolerance) for row in rows))
 
 
 if __name__ == "__main__":
