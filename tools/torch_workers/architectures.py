@@ -56,6 +56,7 @@ def _torchvision() -> Any:
 
 def _timm(name: str, **options: Any) -> Entry:
     def make() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        _torchvision()  # timm imports it
         models = import_module("timm")
         return models.create_model(name, pretrained=False, **options), (_images(),), {}
 
