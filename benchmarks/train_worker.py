@@ -69,10 +69,11 @@ class Porism:
     def kernels(self) -> int | None:
         import gc
 
+        from porism.schedule.schedule import launches
         from porism.tensor.jit.replay import Replay
 
         found = [r.schedule for r in gc.get_objects() if isinstance(r, Replay)]
-        return max((len(s.steps) for s in found if s is not None), default=0)
+        return max((len(launches(s.steps)) for s in found if s is not None), default=0)
 
 
 class Torch:

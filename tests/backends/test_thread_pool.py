@@ -9,7 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from porism.backends.llvm.thread_pool import MIN_CHUNK_DIVISOR, ORDER_WORDS, ThreadPool
+from porism.backends.llvm.thread_pool import (
+    BATCH_JOB_WORDS,
+    MIN_CHUNK_DIVISOR,
+    ORDER_WORDS,
+    ThreadPool,
+    batch_function,
+)
 
 Part = tuple[int, int]
 
@@ -54,6 +60,32 @@ def test_an_order_is_run_job_by_job(pool: ThreadPool) -> None:
     )
     pool.go(ctypes.addressof(order))
     assert actual == [0, 1, 2]
+
+
+@pytest.mark.parametrize("units", [(1, 1), (1, 7, 2), (40, 1, 1, 300), (5,)])
+@pytest.mark.parametrize("counts", [(1, 1, 1, 1), (3, 100, 1, 17), (4097, 2, 0, 8)])
+def test_a_batch_runs_every_iteration_of_each_job_once(
+    pool: ThreadPool, units: tuple[int, ...], counts: tuple[int, ...]
+) -> None:
+    parts: dict[int, list[Part]] = {k: [] for k in range(len(units))}
+
+    def body(job: int | None, begin: int, end: int) -> None:
+        parts[job or 0].append((begin, end))
+
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    function = kind(body)
+    address = ctypes.cast(function, ctypes.c_void_p).value or 0
+    words, first = [len(units)], 0
+    for k, (size, count) in enumerate(zip(units, counts, strict=False)):
+        words += [address, k, count, first, size]
+        first += size
+    assert len(words) == 1 + BATCH_JOB_WORDS * len(units)
+    table = (ctypes.c_int64 * len(words))(*words)
+    job = (ctypes.c_int64 * 3)(batch_function(), ctypes.addressof(table), first)
+    pool.run(ctypes.addressof(job), 1)
+    for k, count in enumerate(counts[: len(units)]):
+        done = sorted(parts[k])
+        assert [i for begin, end in done for i in range(begin, end)] == list(range(count))
 
 
 @pytest.mark.parametrize("count", [10, 28, 64, 1000])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +13,7 @@ from porism.ir.facts.node_shape import Shape, shape
 from porism.ir.node import UOp
 from porism.schedule import memory_plan
 from porism.schedule.inplace_outputs import overwritable_parameter, overwrites_safely
+from porism.schedule.kernel_batches import batch_order
 from porism.schedule.kernel_order import order_by_memory
 from porism.schedule.memory_plan import Lifetime, Plan
 from porism.schedule.rangeify.placement_cost import element_count
@@ -62,6 +64,8 @@ class Step:
     """Why its result is stored."""
     writes: int = 1
     """How many of its buffers it writes, the first ones."""
+    batch: int = -1
+    """Consecutive steps of one batch run as one launch; -1 is a launch of its own."""
 
     @property
     def written(self) -> tuple[int, ...]:
@@ -159,7 +163,7 @@ def schedule(
     roots = dict.fromkeys(sink.src)
     numbers = {root: k for k, root in enumerate(roots)}
     overwriting = find_overwriting(sink, calls, replaced)
-    ordered = ordered_calls(sink, calls, overwriting.waits)
+    ordered, batches = _in_batches(sink, calls, overwriting)
     steps = [(call, tuple(position(value) for value in call.values)) for call in ordered]
     for root in roots:
         position(root)
@@ -185,16 +189,51 @@ def schedule(
     in_place = tuple((positions[new], positions[old]) for new, old in overwriting.pairs)
     for new, old in in_place:
         waits[writer[new]].update(k for k in readers[old] if k != writer[new])
+    batches += [-1] * len(copies)
+    for k, others in enumerate(waits):  # what waits for a step is not launched together with it
+        if any(batches[other] == batches[k] for other in others):
+            batches[k] = -1
     return Schedule(
         tuple(numbered),
         tuple(
-            Step(call.kernel, used, tuple(sorted(earlier)), call.reason, call.writes)
-            for (call, used), earlier in zip(steps, waits, strict=True)
+            Step(call.kernel, used, tuple(sorted(earlier)), call.reason, call.writes, batch)
+            for (call, used), earlier, batch in zip(steps, waits, batches, strict=True)
         ),
         tuple(positions[root] for root in sink.src),
         arena,
         in_place,
     )
+
+
+def _in_batches(
+    sink: UOp, calls: Sequence[Call], overwriting: Overwriting
+) -> tuple[list[Call], list[int]]:
+    """Return kernels in the order in which they run, and the batch of each; -1 if it is alone."""
+    ordered = ordered_calls(sink, calls, overwriting.waits)
+    position = {call: k for k, call in enumerate(ordered)}
+    waits = {
+        position[calls[k]]: [position[calls[other]] for other in others]
+        for k, others in overwriting.waits.items()
+    }
+    order, batches = batch_order(
+        [call.kernel for call in ordered],
+        [(call.values[: call.writes], call.values[call.writes :]) for call in ordered],
+        frozenset(sink.src),
+        waits,
+    )
+    sizes = Counter(batches)
+    return [ordered[k] for k in order], [b if sizes[b] > 1 else -1 for b in batches]
+
+
+def launches(steps: Sequence[Step]) -> list[list[int]]:
+    """Return the positions of the steps of each launch, in order."""
+    found: list[list[int]] = []
+    for k, step in enumerate(steps):
+        if k and step.batch >= 0 and step.batch == steps[k - 1].batch:
+            found[-1].append(k)
+        else:
+            found.append([k])
+    return found
 
 
 def _buffer(value: UOp, outputs: Mapping[UOp, int]) -> Buffer:

@@ -16,7 +16,7 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.schedule.inplace_outputs import overwrites_safely
-from porism.schedule.schedule import Role, Schedule
+from porism.schedule.schedule import Role, Schedule, launches
 
 FIX = "this is a fault of Porism: report it with this message"
 
@@ -48,7 +48,19 @@ def check_memory_plan(schedule: Schedule) -> int:
         _check_pair(schedule, old, new, before)
     for output, overwritten in schedule.in_place:
         _check_in_place(schedule, output, overwritten, before)
+    _check_launches(schedule, before)
     return len(temporaries)
+
+
+def _check_launches(schedule: Schedule, before: Sequence[int]) -> None:
+    """Check that no kernel waits for another one of its launch."""
+    for members in launches(schedule.steps):
+        for k in members:
+            for other in members:
+                if before[k] >> other & 1 and k != other:
+                    raise _fault(
+                        f"step {k} is launched together with step {other}", "it waits for it"
+                    )
 
 
 def _check_in_place(

@@ -30,6 +30,9 @@ MIN_CHUNK_DIVISOR: Final = 8
 ORDER_WORDS: Final = 2
 """Words of 8 bytes before the jobs of an order: the address of the pool, and the job count."""
 
+BATCH_JOB_WORDS: Final = 5
+"""Words of 8 bytes of a job in a batch: function, arguments, iterations, first unit, and units."""
+
 _EPOCH, _FUNCTION, _ARGUMENTS, _COUNT, _LEAST, _THREADS = 0, 64, 72, 80, 88, 96
 _INSIDE, _SLEEPERS, _STOP, _BUSY, _WORKERS = 192, 256, 320, 384, 392
 _MUTEX, _CONDITION, _NEXT = 448, 576, 704
@@ -278,6 +281,51 @@ done:
   ret void
 }}
 
+define void @porism_pool_batch(ptr %table, i64 %begin, i64 %end) #0 {{
+entry:
+  %many = load i64, ptr %table
+  %jobs = getelementptr i64, ptr %table, i64 1
+  br label %test
+test:
+  %k = phi i64 [ 0, %entry ], [ %following, %next ]
+  %more = icmp slt i64 %k, %many
+  br i1 %more, label %job, label %done
+job:
+  %at = getelementptr [{BATCH_JOB_WORDS} x i64], ptr %jobs, i64 %k
+  %arguments.at = getelementptr i64, ptr %at, i64 1
+  %count.at = getelementptr i64, ptr %at, i64 2
+  %first.at = getelementptr i64, ptr %at, i64 3
+  %units.at = getelementptr i64, ptr %at, i64 4
+  %first = load i64, ptr %first.at
+  %units = load i64, ptr %units.at
+  %from = sub i64 %begin, %first
+  %to = sub i64 %end, %first
+  %early = icmp slt i64 %from, 0
+  %late = icmp sgt i64 %to, %units
+  %low = select i1 %early, i64 0, i64 %from
+  %high = select i1 %late, i64 %units, i64 %to
+  %some = icmp slt i64 %low, %high
+  br i1 %some, label %scale, label %next
+scale:
+  %count = load i64, ptr %count.at
+  %low.scaled = mul i64 %low, %count
+  %high.scaled = mul i64 %high, %count
+  %own.begin = udiv i64 %low.scaled, %units
+  %own.end = udiv i64 %high.scaled, %units
+  %work = icmp ult i64 %own.begin, %own.end
+  br i1 %work, label %call, label %next
+call:
+  %function = load ptr, ptr %at
+  %arguments = load ptr, ptr %arguments.at
+  call void %function(ptr %arguments, i64 %own.begin, i64 %own.end)
+  br label %next
+next:
+  %following = add i64 %k, 1
+  br label %test
+done:
+  ret void
+}}
+
 define void @porism_pool_nothing(ptr %arguments, i64 %begin, i64 %end) #0 {{
   ret void
 }}
@@ -291,6 +339,16 @@ define void @porism_pool_go(ptr %order) #0 {{
   ret void
 }}
 """
+
+
+def batch_function() -> int:
+    """Return the address of a kernel function that runs jobs that do not wait for each other.
+
+    Its arguments are the number of jobs and `BATCH_JOB_WORDS` words for each. Its iterations are
+    the *units* of all jobs, which measure work: a job's first unit comes after those of the job
+    before it, and u of its n units are u / n of its iterations.
+    """
+    return int(_pool_functions()["code"].addresses["porism_pool_batch"])
 
 
 class ThreadPool:
@@ -363,7 +421,8 @@ def _pool_functions() -> dict[str, Any]:
             "porism_pool_go": [ctypes.c_void_p],
         }
         code = compile_and_link(
-            _CODE + _pause_function() + attributes(), [*argument_types, "porism_pool_nothing"]
+            _CODE + _pause_function() + attributes(),
+            [*argument_types, "porism_pool_nothing", "porism_pool_batch"],
         )
         for name, types in argument_types.items():
             _functions[name] = ctypes.CFUNCTYPE(None, *types)(code.addresses[name])

@@ -76,7 +76,7 @@ def serialize(schedule: Schedule) -> str:
                 for b in schedule.buffers
             ],
             "steps": [
-                [kernel_numbers[s.kernel], s.buffers, s.after, s.reason, s.writes]
+                [kernel_numbers[s.kernel], s.buffers, s.after, s.reason, s.writes, s.batch]
                 for s in schedule.steps
             ],
             "outputs": schedule.outputs,
@@ -104,8 +104,8 @@ def deserialize(text: str) -> Schedule:
             for role, number, name, dims in table["buffers"]
         ),
         tuple(
-            Step(kernels[kernel], tuple(used), tuple(after), why, writes)
-            for kernel, used, after, why, writes in table["steps"]
+            Step(kernels[kernel], tuple(used), tuple(after), why, writes, batch)
+            for kernel, used, after, why, writes, batch in table["steps"]
         ),
         tuple(table["outputs"]),
         Plan(tuple(offsets), peak, total, tuple((later, earlier) for later, earlier in waits)),

@@ -22,7 +22,12 @@ import numpy as np
 
 from porism.backends.backend_table import BACKENDS, Backend
 from porism.backends.kernel_function import KernelFunction
-from porism.backends.llvm.thread_pool import ORDER_WORDS, ThreadPool
+from porism.backends.llvm.thread_pool import (
+    BATCH_JOB_WORDS,
+    ORDER_WORDS,
+    ThreadPool,
+    batch_function,
+)
 from porism.base.interrupts import run_off_main_thread
 from porism.base.settings import is_debugging, settings, unoverridden
 from porism.engine.cache import kernel_cache
@@ -39,7 +44,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.ir.node_collector import drop_unreferenced
 from porism.ir.traversal import toposort
-from porism.schedule.schedule import Buffer, Role, Schedule
+from porism.schedule.schedule import Buffer, Role, Schedule, launches
 
 if TYPE_CHECKING:
     from porism.engine.profile.thread_shares import Share
@@ -49,6 +54,9 @@ T = TypeVar("T")
 
 JOB_BYTES: Final = 24
 """Bytes of a job: the address of a function, of its arguments, and the iterations to share."""
+
+UNIT_BYTES: Final = 1 << 16
+"""Bytes that a unit of work in a batch reads and writes, chosen by hand: few microseconds."""
 
 MAX_SIZES: Final = 4096
 """Values of the variables for which a program caches sizes, chosen by hand."""
@@ -124,14 +132,22 @@ NOTHING_FIXED: Final = FixedInputs()
 
 
 class ArgumentBlock:
-    """The arguments of all kernels of a program, and the job list; used by one run at a time."""
+    """The arguments of all kernels of a program, and the job lists; used by one run at a time.
 
-    __slots__ = ("address", "arena", "fixed", "order", "pool", "sizes", "varying", "words")
+    `order` has a job for each launch, and `jobs` one for each kernel, for runs that are observed. A
+    launch of several kernels is a job whose arguments are in `batches`.
+    """
+
+    __slots__ = (
+        "address", "arena", "batches", "counts", "fixed", "jobs", "order", "pool", "sizes",
+        "varying", "words",
+    )  # fmt: skip
 
     def __init__(self, program: Program) -> None:
         self.words = (ctypes.c_int64 * max(program.word_count, 1))()
-        self.order = (ctypes.c_int64 * (ORDER_WORDS + 3 * len(program.functions)))()
-        self.order[1] = len(program.functions)
+        self.jobs = (ctypes.c_int64 * max(3 * len(program.functions), 1))()
+        self.order = (ctypes.c_int64 * (ORDER_WORDS + 3 * len(program.launches)))()
+        self.order[1] = len(program.launches)
         self.address = ctypes.addressof(self.order)
         self.pool = 0
         self.sizes: RunSizes | None = None
@@ -140,8 +156,36 @@ class ArgumentBlock:
         self.varying: Sequence[tuple[int, int]] = ()
         start = ctypes.addressof(self.words)
         for k, function in enumerate(program.functions):
-            self.order[ORDER_WORDS + 3 * k] = function.address
-            self.order[ORDER_WORDS + 3 * k + 1] = start + 8 * program.argument_begins[k]
+            self.jobs[3 * k] = function.address
+            self.jobs[3 * k + 1] = start + 8 * program.argument_begins[k]
+        self.counts: list[tuple[Any, int]] = []
+        """Where the iterations of each kernel are written for its launch."""
+        self.batches: list[Any] = []
+        for number, members in enumerate(program.launches):
+            slot = ORDER_WORDS + 3 * number
+            if len(members) > 1:
+                self._add_batch(program, members, slot)
+            else:
+                self.order[slot], self.order[slot + 1] = self._job(members[0])
+                self.counts.append((self.order, slot + 2))
+
+    def _add_batch(self, program: Program, members: Sequence[int], slot: int) -> None:
+        """Write a job that runs several kernels, and the table that is its argument."""
+        table = (ctypes.c_int64 * (1 + BATCH_JOB_WORDS * len(members)))(len(members))
+        first = 0
+        for n, k in enumerate(members):
+            word = 1 + BATCH_JOB_WORDS * n
+            table[word], table[word + 1] = self._job(k)
+            table[word + 3], table[word + 4] = first, program.units[k]
+            self.counts.append((table, word + 2))
+            first += program.units[k]
+        self.batches.append(table)
+        job = batch_function(), ctypes.addressof(table), first
+        self.order[slot], self.order[slot + 1], self.order[slot + 2] = job
+
+    def _job(self, number: int) -> tuple[int, int]:
+        """Return the addresses of a kernel and of its arguments."""
+        return self.jobs[3 * number], self.jobs[3 * number + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +280,9 @@ class Program:
         """The output buffer of each root of the graph; None if they correspond one to one."""
         self.in_place = _in_place(schedule)
         """Outputs by number, and the numbers of the inputs in whose memory they may be written."""
-        self.count = len(self.functions)
+        self.launches = launches(schedule.steps)
+        """The kernels of each launch, by position."""
+        self.units = [_work_units(schedule, k) for k in range(len(schedule.steps))]
         self.is_recent = True
         """Whether it was used since unused programs were last evicted."""
         self.is_long = _node_evaluations(schedule) >= LONG_RUN_NODES
@@ -336,10 +382,10 @@ class Program:
         Ctrl-C during a long run ends the waiting only: the kernel that runs goes on, and its memory
         is kept alive, also when Python ends. The kernels after it are not started.
         """
-        threads, jobs = thread_pool(), block.address + 8 * ORDER_WORDS
+        threads, jobs = thread_pool(), ctypes.addressof(block.jobs)
 
         def run_all(_alive: object = (block, alive)) -> None:
-            threads.run(jobs, self.count)
+            threads.run(block.address + 8 * ORDER_WORDS, len(self.launches))
 
         def start(run: Callable[[], T]) -> T:
             return run_off_main_thread(run) if self.is_long else run()
@@ -359,8 +405,10 @@ class Program:
             else:
                 start(run_all)
         except BaseException:  # kernels that were not started do nothing
-            for k in range(self.count):
+            for k in range(len(self.launches)):
                 block.order[ORDER_WORDS + 3 * k] = threads.nothing
+            for k in range(len(self.functions)):
+                block.jobs[3 * k] = threads.nothing
             raise
 
     def _set_inputs(
@@ -412,8 +460,10 @@ class Program:
             block.sizes = sizes
             for slot, position in self.variables:
                 block.words[slot] = sizes.variables[position]
-            for k, count in enumerate(sizes.shared):
-                block.order[ORDER_WORDS + 3 * k + 2] = count
+            for k, (count, (words, slot)) in enumerate(
+                zip(sizes.shared, block.counts, strict=True)
+            ):
+                block.jobs[3 * k + 2] = words[slot] = count
         return sizes
 
 
@@ -431,6 +481,12 @@ def _node_evaluations(schedule: Schedule) -> float:
     """Return how many nodes all kernels evaluate in a run, at most."""
     kernels = Counter(step.kernel for step in schedule.steps)
     return sum(max_node_evaluations(kernel) * times for kernel, times in kernels.items())
+
+
+def _work_units(schedule: Schedule, number: int) -> int:
+    """Return the work of a step in units of memory traffic, at most."""
+    touched = sum(schedule.buffers[b].bytes for b in set(schedule.steps[number].buffers))
+    return 1 + min(touched, 1 << 46) // UNIT_BYTES
 
 
 def _variable_names(schedule: Schedule) -> set[str]:
