@@ -26,6 +26,8 @@ CASES: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]]
     "three axes": ((1, 2, 4, 5, 3), (2, 2, 2, 2, 2), {"padding": 1, "stride": (1, 2, 1)}),
     "without a batch": ((3, 6), (2, 3, 2), {}),
     "one window": ((1, 2, 3), (2, 2, 3), {}),
+    "many positions": ((4, 3, 8, 9), (5, 3, 3, 2), {"padding": 1}),
+    "many strided positions": ((4, 3, 17, 15), (2, 3, 3, 3), {"stride": 2, "dilation": (1, 2)}),
 }
 
 TRANSPOSED: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]] = {

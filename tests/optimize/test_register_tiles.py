@@ -31,7 +31,11 @@ from porism.optimize.strategy.contractions import contraction_strategy
 from porism.optimize.strategy.contractions.flattened_tiles import best_flattened_tile
 from porism.optimize.strategy.contractions.register_tiles import best_tile
 from porism.optimize.strategy.contractions.tile_actions import apply_tile
-from porism.optimize.strategy.contractions.tile_costs import padding_ratio, parallel_cycles
+from porism.optimize.strategy.contractions.tile_costs import (
+    padding_ratio,
+    parallel_cycles,
+    part_vector_cost,
+)
 from porism.pipeline import unscheduled_kernel
 from porism.rules.addresses.validity import is_masked
 
@@ -252,3 +256,12 @@ def test_chunks_of_the_m_loop_may_overlap() -> None:
     (plain,) = porism.kernels(ones(515, 64) @ ones(64, 40))
     assert isinstance(plan.actions[0], OverlapTail)
     assert porism.opt(plain, plan.actions).check() < 1e-5
+
+
+def test_part_of_a_vector_is_cheaper_only_on_narrow_units() -> None:
+    wide = dataclasses.replace(GENERIC_CPU, vector_bits=(128, 256, 512))
+    narrow = dataclasses.replace(wide, fma_bits=256)
+    assert part_vector_cost(wide, 8, 16, is_deep=True) == 1.0
+    assert part_vector_cost(narrow, 8, 16, is_deep=True) == 0.5
+    assert part_vector_cost(narrow, 16, 16, is_deep=True) == 1.0
+    assert part_vector_cost(narrow, 4, 16, is_deep=True) == 0.5

@@ -121,6 +121,8 @@ class Target:
     """Width of the integers that address memory."""
     vector_bits: tuple[int, ...] = ()
     """Widths of vector registers in bits, ascending; none where arithmetic is scalar."""
+    fma_bits: int = 0
+    """Bits of a vector register that an arithmetic unit takes at once; 0 for all of the widest."""
     load_bytes: tuple[int, ...] = (1, 2, 4, 8)
     """Widths of one load or store in bytes, ascending."""
     memory: Memory = field(default_factory=Memory)

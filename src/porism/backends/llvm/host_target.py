@@ -14,6 +14,10 @@ from porism.base.target import GENERIC_CPU, Memory, Target
 
 _VECTOR_BITS: Final = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
 
+_FMA_BITS: Final = {"znver1": 128, "znver4": 256}
+"""Widths of arithmetic units in bits, of CPUs whose vector registers are twice as wide, by LLVM's
+name; from AMD's optimization guides. Others take a whole register at once."""
+
 
 @functools.cache
 def host_target() -> Target:
@@ -34,6 +38,7 @@ def host_target() -> Target:
         ops=GENERIC_CPU.ops | extra_ops,
         converts=frozenset(converts),
         vector_bits=tuple(widths) or (128,),
+        fma_bits=_FMA_BITS.get(llvm.get_host_cpu_name(), 0),
         memory=Memory(
             l1=_cache_bytes(1, "Data", 32 << 10),
             l2=_cache_bytes(2, "Unified", 1 << 20),

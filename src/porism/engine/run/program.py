@@ -18,22 +18,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import numpy as np
-
 from porism.backends.backend_table import BACKENDS, Backend
 from porism.backends.kernel_function import KernelFunction
-from porism.backends.llvm.thread_pool import (
-    BATCH_JOB_WORDS,
-    ORDER_WORDS,
-    ThreadPool,
-    batch_function,
-)
+from porism.backends.llvm.thread_pool import ORDER_WORDS, ThreadPool
 from porism.base.interrupts import run_off_main_thread
 from porism.base.settings import is_debugging, settings, unoverridden
 from porism.engine.cache import kernel_cache
 from porism.engine.profile import kernel_observer
 from porism.engine.profile.work_counts import max_node_evaluations
 from porism.engine.run import array_allocator
+from porism.engine.run.argument_block import (
+    ArgumentBlock,
+    ArgumentLayout,
+    RunSizes,
+    lay_out_arguments,
+)
 from porism.engine.run.array_allocator import allocate, array_view
 from porism.engine.run.bound_sizes import element_count, evaluate_size
 from porism.engine.run.buffer_storage import Storage
@@ -54,9 +53,6 @@ T = TypeVar("T")
 
 JOB_BYTES: Final = 24
 """Bytes of a job: the address of a function, of its arguments, and the iterations to share."""
-
-UNIT_BYTES: Final = 1 << 16
-"""Bytes that a unit of work in a batch reads and writes, chosen by hand: few microseconds."""
 
 MAX_SIZES: Final = 4096
 """Values of the variables for which a program caches sizes, chosen by hand."""
@@ -103,20 +99,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-OutputSlots = tuple[int, np.dtype[Any], list[int]]
-"""The bytes of an output, its dtype, and the argument words that hold its address."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunSizes:
-    """The sizes of a run, for some values of the variables."""
-
-    variables: tuple[int, ...]
-    outputs: tuple[OutputSlots, ...]
-    shared: tuple[int, ...]
-    """The iterations of the parallel loop of each kernel; 1 if it has none."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedInputs:
     """What is the same in several calls: prepacked constants, and all inputs but some."""
@@ -129,100 +111,6 @@ class FixedInputs:
 
 
 NOTHING_FIXED: Final = FixedInputs()
-
-
-class ArgumentBlock:
-    """The arguments of all kernels of a program, and the job lists; used by one run at a time.
-
-    `order` has a job for each launch, and `jobs` one for each kernel, for runs that are observed. A
-    launch of several kernels is a job whose arguments are in `batches`.
-    """
-
-    __slots__ = (
-        "address", "arena", "batches", "counts", "fixed", "jobs", "order", "pool", "sizes",
-        "varying", "words",
-    )  # fmt: skip
-
-    def __init__(self, program: Program) -> None:
-        self.words = (ctypes.c_int64 * max(program.word_count, 1))()
-        self.jobs = (ctypes.c_int64 * max(3 * len(program.functions), 1))()
-        self.order = (ctypes.c_int64 * (ORDER_WORDS + 3 * len(program.launches)))()
-        self.order[1] = len(program.launches)
-        self.address = ctypes.addressof(self.order)
-        self.pool = 0
-        self.sizes: RunSizes | None = None
-        self.arena = 0
-        self.fixed: object = None
-        self.varying: Sequence[tuple[int, int]] = ()
-        start = ctypes.addressof(self.words)
-        for k, function in enumerate(program.functions):
-            self.jobs[3 * k] = function.address
-            self.jobs[3 * k + 1] = start + 8 * program.argument_begins[k]
-        self.counts: list[tuple[Any, int]] = []
-        """Where the iterations of each kernel are written for its launch."""
-        self.batches: list[Any] = []
-        for number, members in enumerate(program.launches):
-            slot = ORDER_WORDS + 3 * number
-            if len(members) > 1:
-                self._add_batch(program, members, slot)
-            else:
-                self.order[slot], self.order[slot + 1] = self._job(members[0])
-                self.counts.append((self.order, slot + 2))
-
-    def _add_batch(self, program: Program, members: Sequence[int], slot: int) -> None:
-        """Write a job that runs several kernels, and the table that is its argument."""
-        table = (ctypes.c_int64 * (1 + BATCH_JOB_WORDS * len(members)))(len(members))
-        first = 0
-        for n, k in enumerate(members):
-            word = 1 + BATCH_JOB_WORDS * n
-            table[word], table[word + 1] = self._job(k)
-            table[word + 3], table[word + 4] = first, program.units[k]
-            self.counts.append((table, word + 2))
-            first += program.units[k]
-        self.batches.append(table)
-        job = batch_function(), ctypes.addressof(table), first
-        self.order[slot], self.order[slot + 1], self.order[slot + 2] = job
-
-    def _job(self, number: int) -> tuple[int, int]:
-        """Return the addresses of a kernel and of its arguments."""
-        return self.jobs[3 * number], self.jobs[3 * number + 1]
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentLayout:
-    """The words of an argument block: those of a kernel after those of the kernels before it."""
-
-    begins: list[int]
-    """The first word of each kernel."""
-    buffers: list[list[int]]
-    """The words that hold the address of each buffer of the schedule."""
-    packed: list[list[int]]
-    """The words that hold the address of each prepacked constant."""
-    variables: list[tuple[int, str]]
-    """The words that hold values of variables, with their names."""
-    word_count: int
-    """Words of 8 bytes in an argument block."""
-
-
-def _lay_out_arguments(
-    schedule: Schedule, functions: Sequence[KernelFunction], prepacking: Prepacking
-) -> ArgumentLayout:
-    """Return the layout of the arguments of a schedule that was compiled to some functions."""
-    begins: list[int] = []
-    buffers: list[list[int]] = [[] for _ in schedule.buffers]
-    packed: list[list[int]] = [[] for _ in prepacking.copies]
-    variables: list[tuple[int, str]] = []
-    word = 0
-    for k, (step, function) in enumerate(zip(schedule.steps, functions, strict=True)):
-        begins.append(word)
-        for number in function.buffers:
-            copy = prepacking.copy_of_parameter.get((k, number))
-            words = buffers[step.buffers[number]] if copy is None else packed[copy]
-            words.append(word)
-            word += 1
-        variables += enumerate(function.variables, word)
-        word += len(function.variables)
-    return ArgumentLayout(begins, buffers, packed, variables, word)
 
 
 def _words_by_role(
@@ -265,9 +153,8 @@ class Program:
             tune_program_kernels(schedule, backend, constants)
         self.prepacking = Prepacking(schedule, backend, constants)
         self.functions, self._pack_functions = self._compile()
-        layout = _lay_out_arguments(schedule, self.functions, self.prepacking)
-        self.argument_begins = layout.begins
-        self.word_count = layout.word_count
+        layout = lay_out_arguments(schedule, self.functions, self.prepacking)
+        self._layout = layout
         words_of = _words_by_role(schedule, layout)
         self.inputs = [(b.number, word) for b, words in words_of[Role.INPUT] for word in words]
         """PARAM number and argument word of each use of an input."""
@@ -280,9 +167,7 @@ class Program:
         """The output buffer of each root of the graph; None if they correspond one to one."""
         self.in_place = _in_place(schedule)
         """Outputs by number, and the numbers of the inputs in whose memory they may be written."""
-        self.launches = launches(schedule.steps)
-        """The kernels of each launch, by position."""
-        self.units = [_work_units(schedule, k) for k in range(len(schedule.steps))]
+        self.launch_count = len(launches(schedule.steps))
         self.is_recent = True
         """Whether it was used since unused programs were last evicted."""
         self.is_long = _node_evaluations(schedule) >= LONG_RUN_NODES
@@ -336,7 +221,7 @@ class Program:
         try:
             block = self._idle_blocks.pop()
         except IndexError:
-            block = ArgumentBlock(self)
+            block = ArgumentBlock(self._layout, self.functions, self.schedule)
         sizes = block.sizes
         if sizes is None or self.variable_names:
             sizes = self._set_sizes(block, variables)
@@ -385,7 +270,7 @@ class Program:
         threads, jobs = thread_pool(), ctypes.addressof(block.jobs)
 
         def run_all(_alive: object = (block, alive)) -> None:
-            threads.run(block.address + 8 * ORDER_WORDS, len(self.launches))
+            threads.run(block.address + 8 * ORDER_WORDS, self.launch_count)
 
         def start(run: Callable[[], T]) -> T:
             return run_off_main_thread(run) if self.is_long else run()
@@ -405,7 +290,7 @@ class Program:
             else:
                 start(run_all)
         except BaseException:  # kernels that were not started do nothing
-            for k in range(len(self.launches)):
+            for k in range(self.launch_count):
                 block.order[ORDER_WORDS + 3 * k] = threads.nothing
             for k in range(len(self.functions)):
                 block.jobs[3 * k] = threads.nothing
@@ -481,12 +366,6 @@ def _node_evaluations(schedule: Schedule) -> float:
     """Return how many nodes all kernels evaluate in a run, at most."""
     kernels = Counter(step.kernel for step in schedule.steps)
     return sum(max_node_evaluations(kernel) * times for kernel, times in kernels.items())
-
-
-def _work_units(schedule: Schedule, number: int) -> int:
-    """Return the work of a step in units of memory traffic, at most."""
-    touched = sum(schedule.buffers[b].bytes for b in set(schedule.steps[number].buffers))
-    return 1 + min(touched, 1 << 46) // UNIT_BYTES
 
 
 def _variable_names(schedule: Schedule) -> set[str]:

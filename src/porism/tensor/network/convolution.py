@@ -274,7 +274,12 @@ def _conv_transpose(
     return _add_bias(operands, result, bias, static_size(shapes.sizes_of(result)[1], operands.name))
 
 
-def convolve_phases(operands: Operands, strides: Sequence[int], dilations: Sequence[int]) -> UOp:
+def convolve_phases(
+    operands: Operands,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    stores_kernel: bool = False,
+) -> UOp:
     """Return the uncropped transposed convolution: each element times the kernel, `stride` apart.
 
     Tap `u*stride + phase` of element `i` contributes to position `(i + u)*stride + phase`. So each
@@ -298,9 +303,10 @@ def convolve_phases(operands: Operands, strides: Sequence[int], dilations: Seque
     phase_operands = replace(operands, kernel=kernel, taps=tuple(taps_per_phase))
     edges = [(u - 1) * d for u, d in zip(taps_per_phase, dilation, strict=True)]
     pads = [(n, n) for n in edges]
-    result = _convolve(
-        phase_operands, _transpose_kernel(phase_operands), pads, [1] * spatial, dilation
-    )
+    transposed = _transpose_kernel(phase_operands)
+    if stores_kernel:
+        transposed = primitive.contiguous(transposed, "the kernel of a transposed convolution")
+    result = _convolve(phase_operands, transposed, pads, [1] * spatial, dilation)
     if math.prod(strides) > 1:  # fused with the interleaving, its loops would have no register tile
         result = primitive.contiguous(result, "a strided conv_transpose")
     batch, _, *positions = shapes.sizes_of(result)

@@ -47,6 +47,7 @@ from porism.optimize.strategy.contractions.tile_costs import (
     epilogue_cycles,
     padding_ratio,
     parallel_cycles,
+    part_vector_cost,
     same_set_fraction,
 )
 
@@ -140,7 +141,8 @@ def _panels(
         if sixteenths > MAX_LANES or lanes < 4 or not fitting:
             continue
         register_lanes = min(math.gcd(lanes, 4 * width), width)
-        vectors, vector_cost = lanes // register_lanes, max(register_lanes / width, 0.5)
+        vectors = lanes // register_lanes
+        vector_cost = part_vector_cost(target, register_lanes, width, is_deep=True)
         paddings = {
             rows: padding_ratio(extent, rows) * padding_ratio(rows * columns, lanes)
             for rows in fitting

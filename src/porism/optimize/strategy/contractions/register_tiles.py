@@ -38,7 +38,6 @@ from porism.optimize.analysis.loop_strides import extent_of
 from porism.optimize.strategy.contractions.panel_costs import ColumnCost, Columns, cost_columns
 from porism.optimize.strategy.contractions.tile_costs import (
     FMA_LATENCY,
-    HALF_VECTOR_COST,
     L3_BANDWIDTH,
     MISS_CYCLES,
     OPERAND_REGISTERS,
@@ -48,6 +47,7 @@ from porism.optimize.strategy.contractions.tile_costs import (
     epilogue_cycles,
     padding_ratio,
     parallel_cycles,
+    part_vector_cost,
     peels_k,
     same_set_fraction,
 )
@@ -134,7 +134,7 @@ def _tiles_along_output(
         max_m = 1 if lanes > MAX_LANES * width // 16 else max(M_CHOICES)
         column_costs = [
             (columns, cost_columns(contraction, target, columns, along))
-            for columns in _column_choices(contraction, vector_loop, lanes, width, n_loops)
+            for columns in _column_choices(contraction, target, vector_loop, lanes, width, n_loops)
             if columns.vectors * columns.n <= max_accumulators
         ]
         for m_loop, (columns, cost) in itertools.product(m_choices, column_costs):
@@ -145,12 +145,13 @@ def _tiles_along_output(
 
 
 def _column_choices(
-    contraction: Contraction, vector_loop: UOp, lanes: int, width: int, n_loops: list[UOp]
-) -> Iterator[Columns]:
+    contraction: Contraction, target: Target, vector_loop: UOp, lanes: int, width: int,
+    n_loops: list[UOp],
+) -> Iterator[Columns]:  # fmt: skip
     """Yield the columns of some lanes that are compared: without an n loop, and with each one."""
     register_lanes = min(math.gcd(lanes, 4 * width), width)
     vectors = lanes // register_lanes
-    cost = max(register_lanes / width, HALF_VECTOR_COST[len(contraction.k_loops) > 1])
+    cost = part_vector_cost(target, register_lanes, width, len(contraction.k_loops) > 1)
     yield Columns(vector_loop, lanes, register_lanes, vectors, cost, None, 1)
     for n_loop in n_loops:
         for n in N_CHOICES:

@@ -29,8 +29,20 @@ OPERAND_REGISTERS: Final = 8
 """Vector registers that hold no accumulators, but operands, some of them loaded early."""
 
 HALF_VECTOR_COST: Final = (0.54, 0.5)
-"""Cycles of an instruction on half a vector, in those of a whole one: with one reduction loop, and
-with several, where none was measured to take longer than half."""
+"""Cycles of an instruction on half a vector, in those of a whole one, where arithmetic units are
+half as wide as vectors: with one reduction loop, and with several. Measured on such a core."""
+
+
+def part_vector_cost(target: Target, register_lanes: int, width: int, is_deep: bool) -> float:
+    """Return the cycles of an instruction on some of `width` lanes, in those of one on all of them.
+
+    A unit as wide as a register takes as long for a part of it; `is_deep` is whether there are
+    several reduction loops.
+    """
+    if not 0 < target.fma_bits < max(target.vector_bits, default=0):
+        return 1.0
+    return max(register_lanes / width, HALF_VECTOR_COST[is_deep])
+
 
 FMA_LATENCY: Final = 4.0
 """Cycles from an FMA to the next on the same accumulator, as on most x86-64 cores since 2015."""
