@@ -1,4 +1,4 @@
-"""Lane ranges: the range along which most accesses are contiguous becomes vector lanes."""
+"""Lane ranges: the range whose vectors save most becomes vector lanes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.lower.expand import expand
 from porism.optimize.actions.action import apply_all
-from porism.optimize.actions.loops.upcast_unroll import Upcast
+from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.pipeline import unscheduled_kernel
 
 
@@ -46,3 +46,16 @@ def test_a_store_counts_more_than_loads_that_can_be_transposed() -> None:
     stored = [n.src[0] for n in toposort(expand(tiled, 8)) if n.op is ops.STORE]
     assert stored
     assert all(address.src[1].dtype.count == 1 for address in stored)
+
+
+@pytest.mark.parametrize(("row", "lanes"), [(10, 8), (6, 8), (8, 8)])
+def test_arithmetic_is_on_whole_vectors_where_rows_are_short(row: int, lanes: int) -> None:
+    """Rows of 10 elements are loaded in pairs: exponentials of pairs would be 4 times as many."""
+    x = porism.asarray(np.ones((32, row), np.float32))
+    (kernel,) = porism.kernels(porism.exp2(x).sum(-1))
+    loops = unscheduled_kernel(kernel.node, GENERIC_CPU)
+    actions = [Upcast("r0", 16), Unroll("r1", row)]
+    expanded = expand(apply_all(loops, actions, GENERIC_CPU), 8)
+    exponentials = [n for n in toposort(expanded) if n.op is ops.EXP2]
+    assert {n.dtype.count for n in exponentials} == {lanes}
+    assert len(exponentials) == 16 * row // lanes

@@ -30,7 +30,13 @@ from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.lower.lane_prefixes import Prefixes, last_lane, prefix_reduce, prefix_reductions
-from porism.lower.lane_ranges import lane_ranges, scope_of, split_masks
+from porism.lower.lane_ranges import (
+    MAX_LANE_STRIDE,
+    MIN_TILE_COLUMNS,
+    lane_ranges,
+    scope_of,
+    split_masks,
+)
 from porism.lower.shuffles import (
     Windows,
     broadcast,
@@ -41,12 +47,6 @@ from porism.lower.shuffles import (
     vectorize_node,
 )
 from porism.rules.addresses.strides import stride
-
-MAX_LANE_STRIDE: Final = 4
-"""Elements from lane to lane up to which shuffled vector loads replace scalar loads; by hand."""
-
-MIN_TILE_COLUMNS: Final = 4
-"""Contiguous elements from which on a tile is loaded by rows and transposed; chosen by hand."""
 
 Iteration = tuple[int, ...]
 """Which copy of a node: the number of each of the ranges that the node is copied for."""

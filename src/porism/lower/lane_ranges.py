@@ -11,12 +11,18 @@ import math
 from collections.abc import Sequence, Set
 from typing import Final
 
-from porism.base.dtypes import Kind
+from porism.base.dtypes import Kind, index
 from porism.ir import ops
-from porism.ir.axis import Axis
+from porism.ir.axis import EXPANDED_AXES, Axis
 from porism.ir.node import UOp
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked
+
+MAX_LANE_STRIDE: Final = 4
+"""Elements from lane to lane up to which shuffled vector loads replace scalar loads; by hand."""
+
+MIN_TILE_COLUMNS: Final = 4
+"""Contiguous elements from which on a tile is loaded by rows and transposed; chosen by hand."""
 
 MAX_TRIP_COUNT: Final = 1 << 31
 """Iterations that a loop of unknown extent counts for; chosen by hand."""
@@ -25,16 +31,15 @@ MAX_TRIP_COUNT: Final = 1 << 31
 def lane_ranges(order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int) -> dict[UOp, int]:
     """Return the ranges that become vector lanes, with their number of lanes; one per node at most.
 
-    `expanded` are all UPCAST and UNROLL ranges, `max_lanes` is the widest vector. Ranges along
-    which most accesses are contiguous come first: a store counts as two loads, and among equals a
-    range with contiguous stores comes first, since loads can be transposed.
+    `expanded` are all UPCAST and UNROLL ranges, `max_lanes` is the widest vector. Ranges whose
+    vectors save most come first; among equals those with contiguous stores, since loads can be
+    transposed.
     """
-    accesses = [n for n in order if n.op is ops.INDEX]
     stored = {n.src[0] for n in order if n.op is ops.STORE}
     lanes = _possible_lanes(order, expanded, max_lanes)
     chosen: dict[UOp, int] = {}
     scopes = {scope_of(n) for n in order}
-    for loop in sorted(lanes, key=lambda loop: _lane_order(loop, accesses, stored)):
+    for loop in sorted(lanes, key=lambda loop: _lane_order(loop, lanes[loop], order, stored)):
         together = {r for ranges in scopes if loop in ranges for r in ranges}
         if not together & chosen.keys():
             chosen[loop] = lanes[loop]
@@ -51,11 +56,50 @@ def _possible_lanes(
     return {loop: n for loop, n in lanes.items() if n > 1 and n.bit_count() == 1}
 
 
-def _lane_order(loop: UOp, accesses: Sequence[UOp], stored: Set[UOp]) -> tuple[int, bool, bool]:
-    """Return a sort key: the most contiguous accesses, UPCAST, and contiguous stores come first."""
-    contiguous = [a for a in accesses if loop in a.ranges and _is_contiguous(a, loop)]
-    count = sum(_trip_count(a) * (2 if a in stored else 1) for a in contiguous)
-    return -count, loop.arg[1] is not Axis.UPCAST, stored.isdisjoint(contiguous)
+def _lane_order(
+    loop: UOp, lanes: int, order: Sequence[UOp], stored: Set[UOp]
+) -> tuple[float, bool, bool]:
+    """Return a sort key: the largest savings, UPCAST, and contiguous stores come first."""
+    nodes = [n for n in order if loop in n.ranges or (n.op is ops.REDUCE and loop in n.src)]
+    saved = sum(_saved(n, loop, lanes, n in stored) for n in nodes)
+    has_stores = any(n in stored and _is_contiguous(n, loop) for n in nodes)
+    return -saved, loop.arg[1] is not Axis.UPCAST, not has_stores
+
+
+def _saved(node: UOp, loop: UOp, lanes: int, is_stored: bool) -> float:
+    """Return the additions that vectors along a range save for a node, beside one at a time.
+
+    A contiguous access of all lanes is one; other loads of a tile are transposed, with a shuffle
+    for each vector; lanes far apart are accessed one at a time, and joined. A store counts twice.
+    """
+    if node.op is ops.INDEX:
+        weight = 2 if is_stored else 1
+        if _is_contiguous(node, loop):
+            per_access = 1 - 1 / lanes
+        elif is_stored or not _has_columns(node, loop, lanes):
+            per_access = -1.0
+        else:
+            per_access = 1 - 2 / lanes
+        return weight * per_access * _trip_count(node)
+    if node.op is ops.REDUCE:
+        return (1 - 1 / lanes) * _trip_count(node.src[0])
+    is_computed = node.op.elementwise and node.dtype is not index
+    return node.op.cost * (1 - 1 / lanes) * _trip_count(node) if is_computed else 0.0
+
+
+def _has_columns(access: UOp, loop: UOp, lanes: int) -> bool:
+    """Return whether a load for lanes along a range is made of vector loads (see `expand`)."""
+    plain = split_masks(access.src[1:])[0]
+    if len(plain) != 1:
+        return False
+    near = stride(plain[0], loop)
+    if near is not None and (near == -1 or 0 <= near <= MAX_LANE_STRIDE):
+        return True
+    expanded = (r for r in access.ranges if r is not loop and r.arg[1] in EXPANDED_AXES)
+    return any(
+        stride(plain[0], r) == 1 and math.gcd(int(r.vmax) + 1, lanes) >= MIN_TILE_COLUMNS
+        for r in expanded
+    )
 
 
 def _is_contiguous(access: UOp, loop: UOp) -> bool:
@@ -87,12 +131,12 @@ def _trip_count(access: UOp) -> int:
 def split_masks(indices: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
     """Return the indices of an access without their masks, and the conditions of the access."""
     plain, conditions = [], []
-    for index in indices:
-        if index.dtype.kind is Kind.BOOL:
-            conditions.append(index)
-        elif is_masked(index):
-            conditions.append(index.src[0])
-            plain.append(index.src[1])
+    for part in indices:
+        if part.dtype.kind is Kind.BOOL:
+            conditions.append(part)
+        elif is_masked(part):
+            conditions.append(part.src[0])
+            plain.append(part.src[1])
         else:
-            plain.append(index)
+            plain.append(part)
     return plain, conditions
