@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from porism.base.dtypes import DType
 from porism.ir import ops
@@ -18,7 +18,6 @@ from porism.schedule.kernel_batches import batch_order
 from porism.schedule.kernel_order import order_by_memory
 from porism.schedule.memory_plan import Lifetime, Plan
 from porism.schedule.rangeify.placement_cost import element_count
-
 
 Parameters = tuple[int, ...]
 """The buffers of a kernel by position in the schedule, first those that it writes."""
@@ -95,9 +94,16 @@ class Step:
         return self.buffers[self.writes :]
 
 
-def deferred_step(read_kernel: Callable[[], UOp], used: Parameters, *rest: Any) -> Step:
-    """Return a step whose kernel is read at its first use; `rest` are the fields after `buffers`."""
-    step = Step(_NO_KERNEL, used, *rest, _read_kernel=read_kernel)
+def deferred_step(
+    read_kernel: Callable[[], UOp],
+    buffers: Sequence[int],
+    after: Sequence[int],
+    reason: str,
+    writes: int,
+    batch: int,
+) -> Step:
+    """Return a step whose kernel is read at its first use."""
+    step = Step(_NO_KERNEL, tuple(buffers), tuple(after), reason, writes, batch, read_kernel)
     object.__delattr__(step, "kernel")
     return step
 

@@ -143,8 +143,8 @@ def deserialize(text: str) -> Schedule:
         ),
         tuple(
             [
-                deferred_step(partial(kernels.read, kernel), tuple(used), tuple(after), *rest)
-                for kernel, used, after, *rest in table["steps"]
+                deferred_step(partial(kernels.read, kernel), *fields)
+                for kernel, *fields in table["steps"]
             ]
         ),
         tuple(table["outputs"]),
