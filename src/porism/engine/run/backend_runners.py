@@ -61,6 +61,8 @@ class Prepared:
     """The prepacked copies, in the order of the packs."""
     in_place: Mapping[int, int]
     """Outputs by number, and the numbers of the inputs that they may overwrite."""
+    read_inputs: frozenset[int] = frozenset()
+    """The numbers of the inputs that kernels read, not only packed copies of them."""
 
     @property
     def packed(self) -> frozenset[int]:
@@ -88,7 +90,8 @@ def prepare(
     program = program_of(schedule, backend, packable, recompile=recompile)
     program.is_recent = False  # the caller keeps it alive
     copies = program.compiled.copies
-    return Prepared(program.call, program.pack, constants, copies, program.in_place)
+    read = frozenset(number for number, _ in program.inputs)
+    return Prepared(program.call, program.pack, constants, copies, program.in_place, read)
 
 
 def _run_reference(

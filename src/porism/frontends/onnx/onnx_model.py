@@ -20,8 +20,10 @@ from porism.frontends.onnx.imported_graph import ValueInfo
 from porism.frontends.onnx.model_errors import ModelError, NeedsHost
 from porism.frontends.onnx.onnx_types import is_held
 from porism.frontends.onnx.operator_call import Value, dtype_of
-from porism.frontends.onnx.piecewise import PiecewiseProgram, filled, outlined, traced_outputs
+from porism.frontends.onnx.piecewise import PiecewiseProgram, traced_outputs
+from porism.frontends.onnx.stored_programs import content_of, filled, outlined
 from porism.frontends.tensor_functions import xp
+from porism.tensor.jit.jit import Jitted
 from porism.tensor.tensor import Tensor
 
 MOST_DECIDING_ELEMENTS: Final = 16
@@ -229,7 +231,8 @@ class Model:
             layout[:] = [outlined(value, found) for value in results]
             return tuple(found)
 
-        jitted = xp.jit(function, signatures=1)
+        content = content_of(self.file, self.file.graph, known, traced, layout)
+        jitted = Jitted(function, 1, content=content)
         positions = [position for position, name in enumerate(values) if name not in known]
         first = [tuple(jitted(*[_as_tensor(values[name]) for name in traced]))]
 

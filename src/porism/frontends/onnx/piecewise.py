@@ -8,7 +8,7 @@ asks becomes a node on the host. The bodies of loops and branches are piecewise 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,9 +19,11 @@ from porism.frontends.onnx.model_errors import NeedsHost
 from porism.frontends.onnx.model_file import ModelFile
 from porism.frontends.onnx.onnx_types import is_held
 from porism.frontends.onnx.operator_call import Value
+from porism.frontends.onnx.stored_programs import Hole, content_of, filled, outlined
 from porism.frontends.tensor_functions import xp
 from porism.ir import ops
 from porism.ir.node import UOp
+from porism.tensor.jit.jit import Jitted
 from porism.tensor.jit.tracing import current
 from porism.tensor.tensor import Tensor
 
@@ -74,6 +76,7 @@ class Piece:
         self.graph = Graph(
             graph.name, list(nodes), self.reads, sorted(made & later), graph.constants
         )
+        self.graph.number = graph.number
         self.graph.last_use, self.graph.read_often = graph.last_use, graph.read_often
         self.static: set[str] = set()
         """Inputs that are known when the piece is traced, and must be: they decide shapes."""
@@ -134,7 +137,8 @@ class Piece:
             layout[:] = [outlined(value, found) for value in results]
             return tuple(found)
 
-        jitted = xp.jit(function, signatures=1)
+        content = content_of(program.file, self.graph, known, traced, layout)
+        jitted = Jitted(function, 1, content=content)
         if tensors:
             jitted(*tensors)
         else:
@@ -228,25 +232,6 @@ class PiecewiseProgram:
 
 
 # -- values of traced functions --------------------------------------------------------------------
-
-
-class Hole:
-    """Stands for a tensor in the outputs of a traced graph."""
-
-
-def outlined(value: Value, found: list[Tensor]) -> Value:
-    """Return an output with holes in place of its tensors, which are added to `found`."""
-    if isinstance(value, Tensor):
-        found.append(value)
-        return Hole
-    return [outlined(item, found) for item in value] if isinstance(value, list) else value
-
-
-def filled(value: Value, results: Iterator[Tensor]) -> Value:
-    """Return an output with its holes filled."""
-    if value is Hole:
-        return next(results)
-    return [filled(item, results) for item in value] if isinstance(value, list) else value
 
 
 def traced_outputs(
