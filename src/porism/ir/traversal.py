@@ -109,16 +109,23 @@ def rebuild(root: UOp, change: Callable[[UOp, tuple[UOp, ...]], UOp]) -> UOp:
     return new[root]
 
 
-def substitute(root: UOp, replacements: Mapping[UOp, UOp], *, exactly: bool = False) -> UOp:
+def substitute(
+    root: UOp,
+    replacements: Mapping[UOp, UOp],
+    *,
+    exactly: bool = False,
+    within: Callable[[UOp], bool] | None = None,
+) -> UOp:
     """Return the graph with some nodes replaced simultaneously; replacements are not searched.
 
-    Nodes that use a replaced node are made anew, in normal form, or `exactly` as they were.
+    Nodes that use a replaced node are made anew, in normal form, or `exactly` as they were. Where
+    `within` is false for a node, no node below it is replaced.
     """
 
     make = raw if exactly else construct
     new = dict(replacements)  # a node that is not in it stays as it is
     changed = new.keys()
-    for node in toposort(root):
+    for node in toposort(root, within=within):
         if node not in new and not changed.isdisjoint(node.src):
             src = tuple([new.get(s, s) for s in node.src])
             if src != node.src:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from porism.base.dtypes import index
 from porism.base.target import Target
@@ -24,6 +25,9 @@ from porism.schedule.rangeify.nest_position import Nest, Use
 from porism.schedule.rangeify.placement import KernelLoops, Local, Place, Placement, Stored
 from porism.schedule.rangeify.placement_cost import size_in_kernel
 from porism.schedule.rangeify.required_stores import LEAVES, TensorGraph
+
+_READING: Final = LEAVES | {ops.REDUCE_AXIS, ops.GATHER}
+"""Ops whose value is no arithmetic of loops."""
 
 
 class UseAnalysis:
@@ -205,13 +209,7 @@ class UseAnalysis:
         """Return the value of an index tensor: arithmetic of loops, or else a variable for it."""
         computed = self._computed_from_loops.get(tensor)
         if computed is None:
-            computed = all(
-                n.op not in LEAVES
-                and n.op is not ops.REDUCE_AXIS
-                and n.op is not ops.GATHER
-                and n not in self.graph.reasons
-                for n in toposort(tensor)
-            )
+            computed = self._is_computed_from_loops(tensor)
             self._computed_from_loops[tensor] = computed
         if computed:
             return _iota_arithmetic(tensor, use.element)
@@ -225,6 +223,18 @@ class UseAnalysis:
         self.index_tensors[variable] = key
         self._index_variables[key] = variable
         return variable
+
+    def _is_computed_from_loops(self, tensor: UOp) -> bool:
+        """Return whether a tensor is arithmetic of IOTAs and constants, and nothing is stored."""
+        seen = {tensor}
+        stack = [tensor]
+        while stack:
+            node = stack.pop()
+            if node.op in _READING or node in self.graph.reasons:
+                return False
+            stack += [s for s in node.src if s not in seen]
+            seen.update(node.src)
+        return True
 
 
 def _iota_arithmetic(tensor: UOp, element: Element) -> UOp:

@@ -27,6 +27,7 @@ from porism.engine.run.buffer_storage import new_placeholder
 from porism.gradient.stated_pullbacks import depends_on_variable, is_recording
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
+from porism.ir.node_collector import quiet_collector
 from porism.tensor.autodiff.leaf_state import disabled, make_leaf
 from porism.tensor.jit import captured_tensors, stored_replay
 from porism.tensor.jit.fast_path import MISSED, FastPath, fast_path_of
@@ -257,7 +258,8 @@ class Jitted(Generic[Parameters, Result]):
                 f"porism: tracing {_qualified_name(self.function)}{again}: {reason}",
                 file=sys.stderr,
             )
-        traced = _trace(self, signature, args, kwargs)
+        with quiet_collector():
+            traced = _trace(self, signature, args, kwargs)
         self.traces += 1
         self._last_arguments = arguments
         if self.content is not None and self.budget is None:
