@@ -215,6 +215,10 @@ def _read(table: Any, content: bytes, disk: Store, lock: Any) -> Replay | None:
     inputs: list[Storage | None] = [None] * table["input count"]
     for number, storage in zip(numbers, storages[: len(numbers)], strict=True):
         inputs[number] = storage
+    values = [_value(*row) for row in table["values"]]
+    result = tuple([TensorSlot(number) for number in table["result"]])
+    if not all(slot.number in range(len(values)) for slot in result):
+        raise ValueError("a result is none of the values")
     varying = frozenset(number for number, _ in table["arguments"])
     constants = CapturedConstants(
         tensors=[], input_count=len(inputs), inputs=[], literals=[], constant_program=None,
@@ -225,8 +229,7 @@ def _read(table: Any, content: bytes, disk: Store, lock: Any) -> Replay | None:
         schedule=schedule,
         arguments=[(number, which) for number, which in table["arguments"]],
         captured=[], constants=constants, streams=[], variables={},
-        values=[_value(*row) for row in table["values"]],
-        result=tuple([TensorSlot(number) for number in table["result"]]),
+        values=values, result=result,
         assignments=[], gradients=[], leaves=[], read_gradients=[], captured_types=[],
         mutable_types=[], locations=[], cells=[], lock=lock,
     )  # fmt: skip
