@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -259,7 +260,11 @@ class Model:
 
     def _interpreted(self, names: Sequence[str]) -> Program:
         """Return the graph as pieces, with values that decide shapes read in between."""
-        pieces = PiecewiseProgram(self.file, self._constants, self.file.graph)
+        graph = self.file.graph
+        constants = {n: v for n, v in graph.constants.items() if n not in names}
+        pieces = PiecewiseProgram(
+            self.file, self._constants, replace(graph, constants=constants), {}
+        )
 
         def program(given: Sequence[Value]) -> list[Value]:
             inputs = {n: _inner_value(value) for n, value in zip(names, given, strict=True)}
