@@ -22,7 +22,7 @@ from porism.frontends.onnx.model_errors import ModelError, NeedsHost
 from porism.frontends.onnx.onnx_types import is_held
 from porism.frontends.onnx.operator_call import Value, dtype_of
 from porism.frontends.onnx.piecewise import PiecewiseProgram, traced_outputs
-from porism.frontends.onnx.stored_programs import content_of, filled, outlined
+from porism.frontends.onnx.stored_programs import call_traced, content_of, filled, outlined
 from porism.frontends.tensor_functions import xp
 from porism.tensor.jit.jit import Jitted
 from porism.tensor.tensor import Tensor
@@ -235,7 +235,8 @@ class Model:
         content = content_of(self.file, self.file.graph, known, traced, layout)
         jitted = Jitted(function, 1, content=content)
         positions = [position for position, name in enumerate(values) if name not in known]
-        first = [tuple(jitted(*[_as_tensor(values[name]) for name in traced]))]
+        tensors = [_as_tensor(values[name]) for name in traced]
+        first = [tuple(call_traced(jitted, content, self.file.graph, tensors))]
 
         shared: dict[int, tuple[Value, Tensor]] = {}
 

@@ -20,7 +20,7 @@ from porism.frontends.onnx.model_errors import NeedsHost
 from porism.frontends.onnx.model_file import ModelFile
 from porism.frontends.onnx.onnx_types import is_held
 from porism.frontends.onnx.operator_call import Value
-from porism.frontends.onnx.stored_programs import Hole, content_of, filled, outlined
+from porism.frontends.onnx.stored_programs import Hole, call_traced, content_of, filled, outlined
 from porism.frontends.tensor_functions import xp
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -144,10 +144,7 @@ class Piece:
 
         content = content_of(program.file, self.graph, known, traced, layout)
         jitted = Jitted(function, 1, content=content)
-        if tensors:
-            jitted(*tensors)
-        else:
-            jitted()
+        call_traced(jitted, content, self.graph, tensors)
         while len(self.compiled) >= MOST_KEPT:
             del self.compiled[next(iter(self.compiled))]
         self.compiled[key] = jitted, layout

@@ -16,9 +16,11 @@ import numpy as np
 
 from porism.base.file_store import name_of
 from porism.frontends.onnx.imported_graph import Graph
+from porism.frontends.onnx.model_errors import NeedsHost
 from porism.frontends.onnx.model_file import ModelFile, import_onnx
-from porism.frontends.onnx.operator_call import Value
-from porism.tensor.jit.stored_replay import Content
+from porism.frontends.onnx.operator_call import Value, dtype_of
+from porism.tensor.jit.jit import Jitted
+from porism.tensor.jit.stored_replay import Content, keep_note, load_note
 from porism.tensor.tensor import Tensor
 
 MOST_NOTED_BYTES: Final = 1 << 16
@@ -70,6 +72,32 @@ def content_of(
     ends = [graph.number, nodes, graph.inputs, graph.outputs]
     key = name_of("onnx", file.digest, json.dumps([versions, ends, values, [*traced]]))
     return Content(key, lambda: _noted(layout), lambda note: _restore(layout, note))
+
+
+def call_traced(
+    jitted: Jitted[..., Any], content: Content | None, graph: Graph, tensors: Sequence[Tensor]
+) -> Any:
+    """Return what a jitted graph returns for tensors; it is compiled if it was not before.
+
+    A NeedsHost is raised at once if an earlier process has found it out by tracing.
+    """
+    if content is None:
+        return jitted(*tensors)
+    shapes = [[str(dtype_of(tensor)), [str(size) for size in tensor.shape]] for tensor in tensors]
+    key = f"{content.key} {json.dumps(shapes)}"
+    note = load_note(key)
+    if isinstance(note, list) and len(note) == 2:
+        number, inputs = note
+        for node in graph.nodes:
+            if node.number == number:
+                need = NeedsHost(node, None)
+                need.inputs = frozenset(inputs)
+                raise need
+    try:
+        return jitted(*tensors)
+    except NeedsHost as need:
+        keep_note(key, [need.number, sorted(need.inputs)])
+        raise
 
 
 def _noted(layout: Sequence[Value]) -> Any:

@@ -117,19 +117,41 @@ def keep(content: Content, signature: Sequence[Any], replay: Replay) -> None:
         disk.put(KIND, name, json.dumps(table).encode())
 
 
+def load_note(key: str) -> Any:
+    """Return what `keep_note` has written for a key; None if there is nothing."""
+    found = _named("note", key)
+    entry = None if found is None else found[0].get(KIND, found[1])
+    try:
+        return None if entry is None else json.loads(entry)
+    except UNREADABLE as error:
+        log_once(f"a kept note is not used: {error}")
+        return None
+
+
+def keep_note(key: str, note: Any) -> None:
+    """Write a value for JSON that tracing has found out, for later processes."""
+    found = _named("note", key)
+    if found is not None:
+        found[0].put(KIND, found[1], json.dumps(note).encode())
+
+
 def _entry(content: Content, signature: Sequence[Any]) -> tuple[Store, str] | None:
-    """Return the store and the name of an entry; None where replays are not stored."""
+    """Return the store and the name of a replay's entry; None where replays are not stored."""
+    text = _signature_text(signature)
+    return None if text is None else _named("replay", content.key, text)
+
+
+def _named(*key: str) -> tuple[Store, str] | None:
+    """Return the store and the name of an entry; None where nothing of functions is stored."""
     disk = store()
     backend = selected_backend()
     if disk is None or backend.objects is None or settings.verify or settings.beam:
         return None
-    text = _signature_text(signature)
     environment = compile_environment(backend.target(), backend)
     sources = source_digest.tracing_digest()
-    if text is None or environment is None or sources is None or TuningCache(backend):
+    if environment is None or sources is None or TuningCache(backend):
         return None
-    limit = str(settings.constants_megabytes)
-    return disk, name_of("replay", environment, sources, limit, content.key, text)
+    return disk, name_of(environment, sources, str(settings.constants_megabytes), *key)
 
 
 def _signature_text(parts: Sequence[Any]) -> str | None:
