@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MAX_KERNELS: Final = 10_000
 """Entries of the table in memory, chosen by hand; a full table is cleared."""
 
+MIN_PACKED_BYTES: Final = 1 << 12
+"""Bytes of a constant that is packed, at least (`prepacked_weights.MIN_BYTES`)."""
+
 _packed_kernels: dict[tuple[str, UOp, tuple[int, ...], Actions | None], PrepackedKernel | None] = {}
 
 
@@ -61,6 +64,8 @@ class Prepacking:
             buffers = [schedule.buffers[b] for b in step.buffers]
             inputs = {n: b.number for n, b in enumerate(buffers) if n and b.role is Role.INPUT}
             numbers = tuple(n for n, number in inputs.items() if number in constants)
+            if all(buffers[n].bytes < MIN_PACKED_BYTES for n in numbers):
+                continue
             prepacked = _prepack_kernel(step.kernel, numbers, backend, tuned.get(step.kernel))
             if prepacked is None:
                 continue

@@ -36,11 +36,19 @@ _READING: Final = LEAVES | {ops.REDUCE_AXIS, ops.GATHER}
 """Ops whose value is no arithmetic of loops."""
 
 
+SourceElements = dict[tuple[UOp, Element], SourceElement]
+"""The element of its source that each element of a movement op reads, as far as it was asked."""
+
+
 class UseAnalysis:
     """The uses and the places of all tensors of a graph."""
 
     def __init__(
-        self, graph: TensorGraph, splits: Mapping[UOp, AxisFactors], target: Target
+        self,
+        graph: TensorGraph,
+        splits: Mapping[UOp, AxisFactors],
+        target: Target,
+        source_elements: SourceElements,
     ) -> None:
         self.graph = graph
         self.splits = splits
@@ -60,7 +68,7 @@ class UseAnalysis:
         self._part_loops: dict[UOp, frozenset[UOp]] = {}
         self._computed_from_loops: dict[UOp, bool] = {}
         self._index_variables: dict[tuple[UOp, Use], UOp] = {}
-        self._source_elements: dict[tuple[UOp, Element], SourceElement] = {}
+        self._source_elements = source_elements
 
     def run(self) -> None:
         """Place every value, users before sources."""
