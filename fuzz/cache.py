@@ -35,6 +35,8 @@ from porism.base import file_store as store_module
 from porism.base import source_digest
 from porism.base.file_store import Store
 from porism.base.settings import settings
+from porism.tensor.jit.jit import Jitted
+from porism.tensor.jit.stored_replay import Content
 
 PROGRAMS: Final = 3
 """That one process computes."""
@@ -58,9 +60,21 @@ def program(number: int) -> tuple[Array, Array]:
     return found.numpy(), expected
 
 
+def stored_function(number: int) -> tuple[Array, Array]:
+    """What a jitted function gives that is found on disk by its content, and what it must give."""
+    rows = 2 + number % 6
+    data = np.arange(rows * 64, dtype=np.float32).reshape(rows, 64) % (7 + number % 3)
+    weights = (np.arange(64 * 32, dtype=np.float32).reshape(64, 32) + number) % 5
+    held = porism.asarray(weights)
+    content = Content(f"fuzz {number}", lambda: "a note", lambda note: None)
+    function = Jitted(lambda x: (x @ (held * 2) - number,), content=content)
+    return function(porism.asarray(data))[0].numpy(), data @ (2 * weights) - number
+
+
 def work(first: int) -> bool:
     """Compute some programs; whether all are right."""
-    return all(np.array_equal(*program(number)) for number in range(first, first + PROGRAMS))
+    numbers = range(first, first + PROGRAMS)
+    return all(np.array_equal(*kind(n)) for n in numbers for kind in (program, stored_function))
 
 
 def die() -> None:
@@ -207,6 +221,7 @@ def trial(seed: int) -> Iterator[Trial]:
         folder = Path(name, "cache")
         code = source_digest.digest() or "edited while this runs"
         source_digest.digest = lambda: code  # type: ignore[assignment]
+        source_digest.tracing_digest = lambda: code  # type: ignore[assignment]
         store_module._stores[folder, 1 << 20] = Store(folder, ROOM)
         with settings.override(cache=True, cache_dir=str(folder), cache_mb=1, threads=1):
             found = Trial(folder, seed)

@@ -13,6 +13,7 @@ import porism
 from porism.backends.backend_table import BACKENDS, Backend
 from porism.base.settings import settings
 from porism.engine.cache import schedule_cache
+from porism.engine.run.prepacked_constants import Prepacking
 from porism.engine.run.program import Program
 from porism.engine.run.realize import request, schedule_of
 from porism.engine.tune import program_comparison, tuning, tuning_cache, tuning_worker
@@ -145,12 +146,12 @@ def test_what_is_not_faster_is_as_the_heuristic_says_with_constants() -> None:
     x, weight = (porism.asarray(np.ones(s, np.float32)) for s in ((8, 256), (256, 1024)))
     schedule = schedule_of(request([(x @ weight).node]).graph)
     (kernel,) = kernels_of(schedule)
-    plain = Program(schedule, LLVM, frozenset({1}))
-    assert plain.prepacking.copies
+    plain = Prepacking(schedule, LLVM, frozenset({1}))
+    assert plain.copies
     tuning_cache.record(kernel, LLVM, by_heuristic(kernel), 2.0, 1.0)
-    assert Program(schedule, LLVM, frozenset({1})).prepacking.kernels != plain.prepacking.kernels
+    assert Prepacking(schedule, LLVM, frozenset({1})).kernels != plain.kernels
     tuning_cache.record(kernel, LLVM, by_heuristic(kernel), 2.0, 2.0)
-    assert Program(schedule, LLVM, frozenset({1})).prepacking.kernels == plain.prepacking.kernels
+    assert Prepacking(schedule, LLVM, frozenset({1})).kernels == plain.kernels
 
 
 def test_a_tuner_in_the_background_runs_the_program_both_ways(

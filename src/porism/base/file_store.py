@@ -31,7 +31,7 @@ from typing import Final
 from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
 
-KINDS: Final = ("kernels", "modules", "objects", "schedules")
+KINDS: Final = ("constants", "functions", "kernels", "modules", "objects", "programs", "schedules")
 """The folders of the store."""
 
 MARK: Final = b"porism store 1\n"

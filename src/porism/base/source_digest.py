@@ -11,7 +11,7 @@ import functools
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,9 @@ NOT_IMPORTED_BY_ENGINE: Final = frozenset(
     )
 )
 """Modules and packages that the engine never imports, so that they cannot affect its results."""
+
+TRACED: Final = ("frontends/", "tensor/")
+"""The packages that turn models into graphs, which the engine takes as they are."""
 
 
 def process_start() -> float:
@@ -54,12 +57,18 @@ def digest() -> str | None:
     return package_digest(PACKAGE, _START)
 
 
-def package_digest(package: Path, start: float) -> str | None:
-    """Return the digest of a package; None if a file was edited since `start`."""
+@functools.cache
+def tracing_digest() -> str | None:
+    """Return the digest of the code that builds graphs of models; None if that is not known."""
+    return package_digest(PACKAGE, _START, TRACED)
+
+
+def package_digest(package: Path, start: float, folders: Sequence[str] = ("",)) -> str | None:
+    """Return the digest of a package or some of its folders; None if edited since `start`."""
     state = hashlib.blake2b(digest_size=20)
     now = time.time()
     try:
-        names = sorted(_sources(str(package)))
+        names = sorted(name for folder in folders for name in _sources(str(package), folder))
         for name in names:
             file = os.open(package / name, os.O_RDONLY)
             try:
@@ -79,9 +88,9 @@ def package_digest(package: Path, start: float) -> str | None:
     return state.hexdigest() if names else None
 
 
-def _sources(package: str) -> Iterator[str]:
-    """Yield the paths in a package of the modules that the engine may import."""
-    folders = [""]
+def _sources(package: str, folder: str) -> Iterator[str]:
+    """Yield the paths of modules in a folder of a package; in "" those that the engine imports."""
+    folders = [folder]
     while folders:
         folder = folders.pop()
         with os.scandir(os.path.join(package, folder)) as entries:

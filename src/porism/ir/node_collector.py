@@ -195,7 +195,7 @@ _quiet = held_while_forking(threading.Lock())
 _inside = 0  # how many threads are inside `quiet_collector`
 _usual_thresholds: tuple[int, int, int] = gc.get_threshold()
 _skipped_objects = 0  # about how many objects no collection has visited
-_RARE_THRESHOLD: Final = 200_000  # new objects per collection inside `quiet_collector`; by hand
+_RARE_THRESHOLD: Final = 1_000_000  # new objects per collection inside `quiet_collector`; by hand
 
 
 @contextmanager

@@ -109,16 +109,23 @@ def rebuild(root: UOp, change: Callable[[UOp, tuple[UOp, ...]], UOp]) -> UOp:
     return new[root]
 
 
-def substitute(root: UOp, replacements: Mapping[UOp, UOp], *, exactly: bool = False) -> UOp:
+def substitute(
+    root: UOp,
+    replacements: Mapping[UOp, UOp],
+    *,
+    exactly: bool = False,
+    within: Callable[[UOp], bool] | None = None,
+) -> UOp:
     """Return the graph with some nodes replaced simultaneously; replacements are not searched.
 
-    Nodes that use a replaced node are made anew, in normal form, or `exactly` as they were.
+    Nodes that use a replaced node are made anew, in normal form, or `exactly` as they were. Where
+    `within` is false for a node, no node below it is replaced.
     """
 
     make = raw if exactly else construct
     new = dict(replacements)  # a node that is not in it stays as it is
     changed = new.keys()
-    for node in toposort(root):
+    for node in toposort(root, within=within):
         if node not in new and not changed.isdisjoint(node.src):
             src = tuple([new.get(s, s) for s in node.src])
             if src != node.src:
@@ -132,7 +139,8 @@ def substitute_chained(root: UOp, replacements: Mapping[UOp, UOp]) -> UOp:
     Each node is visited once, however long the chain of replacements is; no replacement may depend
     on the node that it replaces.
     """
-    new: dict[UOp, UOp] = {}
+    new: dict[UOp, UOp] = {}  # a node that is not in it stays as it is
+    changed = new.keys()
     seen = {root}
     stack = [(root, iter(root.src))]
     if root in replacements:
@@ -143,15 +151,19 @@ def substitute_chained(root: UOp, replacements: Mapping[UOp, UOp]) -> UOp:
             if s not in seen:
                 seen.add(s)
                 value = replacements.get(s)
-                stack.append((s, iter(s.src if value is None else (value,))))
-                break
+                if value is not None:
+                    stack.append((s, iter((value,))))
+                    break
+                if s.src:
+                    stack.append((s, iter(s.src)))
+                    break
         else:
             stack.pop()
             value = replacements.get(node)
             if value is not None:
-                new[node] = new[value]
-                continue
-            src = tuple([new[s] for s in node.src])
-            changed = src != node.src
-            new[node] = construct(node.op, node.dtype_given, src, node.arg) if changed else node
-    return new[root]
+                new[node] = new.get(value, value)
+            elif not changed.isdisjoint(node.src):
+                src = tuple([new.get(s, s) for s in node.src])
+                if src != node.src:
+                    new[node] = construct(node.op, node.dtype_given, src, node.arg)
+    return new.get(root, root)

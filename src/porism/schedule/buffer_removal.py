@@ -175,7 +175,8 @@ class _Removal:
                 if i is not None and i.op is ops.CONST and 0 <= i.arg < loop.src[0].vmin:
                     fixed[loop] = i
         if fixed:
-            rebuilt = ops.BUFFERIZE(substitute(value, fixed), *loops, arg=rebuilt.arg)
+            value = substitute(value, fixed, within=lambda n: not fixed.keys().isdisjoint(n.ranges))
+            rebuilt = ops.BUFFERIZE(value, *loops, arg=rebuilt.arg)
         axes = reading.dead_axes(rebuilt)
         if not axes:
             return rebuilt

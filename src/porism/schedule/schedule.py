@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from porism.base.dtypes import DType
 from porism.ir import ops
@@ -17,6 +18,11 @@ from porism.schedule.kernel_batches import batch_order
 from porism.schedule.kernel_order import order_by_memory
 from porism.schedule.memory_plan import Lifetime, Plan
 from porism.schedule.rangeify.placement_cost import element_count
+
+Parameters = tuple[int, ...]
+"""The buffers of a kernel by position in the schedule, first those that it writes."""
+
+_NO_KERNEL: Final = ops.SINK()
 
 
 class Role(Enum):
@@ -66,6 +72,16 @@ class Step:
     """How many of its buffers it writes, the first ones."""
     batch: int = -1
     """Consecutive steps of one batch run as one launch; -1 is a launch of its own."""
+    _read_kernel: Callable[[], UOp] | None = field(default=None, repr=False, compare=False)
+    """What reads the kernel of a step that comes from disk, at its first use."""
+
+    def __getattr__(self, name: str) -> UOp:
+        """Return the kernel of a step that was made without it."""
+        if name != "kernel" or self._read_kernel is None:
+            raise AttributeError(f"a step has no {name!r}")
+        kernel = self._read_kernel()
+        object.__setattr__(self, "kernel", kernel)
+        return kernel
 
     @property
     def written(self) -> tuple[int, ...]:
@@ -76,6 +92,20 @@ class Step:
     def read(self) -> tuple[int, ...]:
         """The buffers that it reads."""
         return self.buffers[self.writes :]
+
+
+def deferred_step(
+    read_kernel: Callable[[], UOp],
+    buffers: Sequence[int],
+    after: Sequence[int],
+    reason: str,
+    writes: int,
+    batch: int,
+) -> Step:
+    """Return a step whose kernel is read at its first use."""
+    step = Step(_NO_KERNEL, tuple(buffers), tuple(after), reason, writes, batch, read_kernel)
+    object.__delattr__(step, "kernel")
+    return step
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +120,8 @@ class Schedule:
     """The offsets of the temporaries, in the order of their numbers."""
     in_place: tuple[tuple[int, int], ...] = ()
     """Outputs and the inputs in whose memory they may be written, by position in `buffers`."""
+    key: str = field(default="", compare=False)
+    """The name of its entry on disk, by which entries of what was made from it are found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +155,6 @@ class Assigned:
     kernel: UOp
     """The kernel that copies."""
     reason: str = "it is assigned"
-
-
-Parameters = tuple[int, ...]
-"""The buffers of a kernel by position in the schedule, first those that it writes."""
 
 
 Replaced = tuple[tuple[int, int], ...]

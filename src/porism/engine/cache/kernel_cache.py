@@ -108,6 +108,29 @@ def load_or_compile(
     return cached
 
 
+def entry_names(
+    kernels: Sequence[UOp], backend: Backend, tuned: ActionsByKernel
+) -> list[str] | None:
+    """Return the names of the entries of kernels on disk; None if nothing is kept there."""
+    environment = compile_environment(backend.target(), backend)
+    if environment is None or store() is None:
+        return None
+    return [name_of(environment, *_kernel_key(kernel, tuned)) for kernel in kernels]
+
+
+def load_named(names: Sequence[str], disk: Store, backend: Backend) -> list[KernelFunction] | None:
+    """Return the functions of entries by name; None if one is missing or damaged."""
+    functions: dict[str, KernelFunction] = {}
+    for name in dict.fromkeys(names):
+        if name not in functions:
+            _load_named(name, functions, disk, backend)
+        if name not in functions:
+            return None
+    counts.found += len(set(names))
+    cache_counts.process_counts(disk.folder).kernel_hits += len(set(names))
+    return [functions[name] for name in names]
+
+
 def _compile(
     kernels: Sequence[UOp], target: Target, objects: ObjectCode, tuned: ActionsByKernel
 ) -> tuple[bytes, dict[str, KernelFunction]]:
@@ -202,14 +225,21 @@ def _load_kernels(
     functions: dict[str, KernelFunction] = {}
     for kernel, name in names.items():
         if name not in functions:
-            entry = disk.get("kernels", name)
-            module = None if entry is None else _load_module(entry, disk, backend)
-            if module is not None:
-                functions.update(module.functions)
+            _load_named(name, functions, disk, backend)
         if name in functions:
             loaded[kernel] = functions[name]
     counts.found += len(loaded)
     return loaded
+
+
+def _load_named(
+    name: str, functions: dict[str, KernelFunction], disk: Store, backend: Backend
+) -> None:
+    """Add the functions of the module of a kernel that is on disk."""
+    entry = disk.get("kernels", name)
+    module = None if entry is None else _load_module(entry, disk, backend)
+    if module is not None:
+        functions.update(module.functions)
 
 
 def _load_module(entry: bytes, disk: Store, backend: Backend) -> Module | None:

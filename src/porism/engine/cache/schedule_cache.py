@@ -2,27 +2,31 @@
 
 The key is a digest of the graph, the target, the settings and the sources of Porism. Nodes are
 written by `porism.ir.text.serialization`; since nodes are unique, parsing them gives the identical
-nodes, not copies. Where all schedules and kernels of a program are on disk, the
-compiler is not loaded.
+nodes, not copies. A kernel is parsed when something asks for it: a program whose functions are on
+disk as well (`program_cache`) runs without it, and the compiler is not loaded.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from porism.base import debug
-from porism.base.dtypes import dtype
-from porism.base.file_store import log_once, name_of, store
+from porism.base.dtypes import dtype, index
+from porism.base.file_store import Store, log_once, name_of, store
 from porism.base.target import Target
 from porism.engine.cache import cache_counts
 from porism.engine.cache.kernel_cache import UNREADABLE, compile_environment
 from porism.engine.profile import compile_progress
+from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.text.serialization import parse, to_text
 from porism.schedule.memory_plan import Plan
-from porism.schedule.schedule import Buffer, Replaced, Role, Schedule, Step
+from porism.schedule.schedule import Buffer, Replaced, Role, Schedule, deferred_step
 
 
 def load_or_schedule(graph: UOp, target: Target, replaced: Replaced = ()) -> Schedule:
@@ -36,19 +40,27 @@ def load_or_schedule(graph: UOp, target: Target, replaced: Replaced = ()) -> Sch
         return _schedule(graph, target, replaced)
     key = (graph.key, repr(replaced).encode()) if replaced else (graph.key,)
     name = name_of(environment, *key)
-    content = disk.get("schedules", name)
-    if content is not None:
-        try:
-            with debug.timed_step("a schedule found on disk and read"):
-                schedule = deserialize(content.decode())
-            cache_counts.process_counts(disk.folder).schedule_hits += 1
-            return schedule
-        except UNREADABLE as error:
-            log_once(f"a kept schedule is not used: {error}")
+    schedule = load(name, disk)
+    if schedule is not None:
+        cache_counts.process_counts(disk.folder).schedule_hits += 1
+        return schedule
     schedule = _schedule(graph, target, replaced)
     cache_counts.process_counts(disk.folder).schedule_misses += 1
-    disk.put("schedules", name, serialize(schedule).encode())
-    return schedule
+    kept = disk.put("schedules", name, serialize(schedule).encode())
+    return dataclasses.replace(schedule, key=name) if kept else schedule
+
+
+def load(name: str, disk: Store) -> Schedule | None:
+    """Return the schedule of an entry on disk; None if there is none, or it is damaged."""
+    content = disk.get("schedules", name)
+    if content is None:
+        return None
+    try:
+        with debug.timed_step("a schedule found on disk and read"):
+            return dataclasses.replace(deserialize(content.decode()), key=name)
+    except UNREADABLE as error:
+        log_once(f"a kept schedule is not used: {error}")
+        return None
 
 
 def _schedule(graph: UOp, target: Target, replaced: Replaced) -> Schedule:
@@ -72,7 +84,7 @@ def serialize(schedule: Schedule) -> str:
         {
             "kernels": [to_text(kernel) for kernel in kernels],
             "buffers": [
-                [b.role.value, b.number, b.dtype.name, [to_text(dim) for dim in b.dims]]
+                [b.role.value, b.number, b.dtype.name, [_write_size(dim) for dim in b.dims]]
                 for b in schedule.buffers
             ],
             "steps": [
@@ -86,26 +98,54 @@ def serialize(schedule: Schedule) -> str:
     )
 
 
+def _write_size(dim: UOp) -> int | str:
+    """Return a size as JSON: a number, or the text of a symbolic size."""
+    return int(dim.arg) if dim.op is ops.CONST and dim.dtype is index else to_text(dim)
+
+
+def _read_size(size: int | str) -> UOp:
+    return parse(size) if isinstance(size, str) else UOp.const(index, size)
+
+
+class _Kernels:
+    """The kernels of a schedule on disk, each parsed at its first use: replays need none."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._parsed: dict[int, UOp] = {}
+
+    def read(self, number: int) -> UOp:
+        """Return a kernel by its number."""
+        kernel = self._parsed.get(number)
+        if kernel is None:
+            kernel = self._parsed[number] = parse(self._texts[number])
+        return kernel
+
+
 def deserialize(text: str) -> Schedule:
     """Return the schedule of a JSON text: `deserialize(serialize(s)) == s`."""
     table: dict[str, Any] = json.loads(text)
-    parsed: dict[str, UOp] = {}
-
-    def parse_size(text: str) -> UOp:
-        if text not in parsed:  # buffers have the same few sizes
-            parsed[text] = parse(text)
-        return parsed[text]
-
-    kernels = [parse(kernel) for kernel in table["kernels"]]
+    kernels = _Kernels(table["kernels"])
+    sizes: dict[int | str, UOp] = {}  # buffers have the same few sizes
+    for _, _, _, dims in table["buffers"]:
+        for dim in dims:
+            if dim not in sizes:
+                sizes[dim] = _read_size(dim)
+    if not all(isinstance(text, str) for text in table["kernels"]):
+        raise TypeError("a kernel is a text")
     offsets, peak, total, waits = table["arena"]
     return Schedule(
         tuple(
-            Buffer(Role(role), number, dtype(name), tuple(parse_size(dim) for dim in dims))
-            for role, number, name, dims in table["buffers"]
+            [
+                Buffer(Role(role), number, dtype(name), tuple([sizes[dim] for dim in dims]))
+                for role, number, name, dims in table["buffers"]
+            ]
         ),
         tuple(
-            Step(kernels[kernel], tuple(used), tuple(after), why, writes, batch)
-            for kernel, used, after, why, writes, batch in table["steps"]
+            [
+                deferred_step(partial(kernels.read, kernel), *fields)
+                for kernel, *fields in table["steps"]
+            ]
         ),
         tuple(table["outputs"]),
         Plan(tuple(offsets), peak, total, tuple((later, earlier) for later, earlier in waits)),

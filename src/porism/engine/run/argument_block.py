@@ -14,7 +14,7 @@ import numpy as np
 
 from porism.backends.kernel_function import KernelFunction
 from porism.backends.llvm.thread_pool import BATCH_JOB_WORDS, ORDER_WORDS, batch_function
-from porism.engine.run.prepacked_constants import Prepacking
+from porism.engine.cache.program_cache import CompiledSchedule
 from porism.schedule.schedule import Schedule, launches
 
 UNIT_BYTES: Final = 1 << 16
@@ -50,19 +50,17 @@ class ArgumentLayout:
     """Words of 8 bytes in an argument block."""
 
 
-def lay_out_arguments(
-    schedule: Schedule, functions: Sequence[KernelFunction], prepacking: Prepacking
-) -> ArgumentLayout:
-    """Return the layout of the arguments of a schedule that was compiled to some functions."""
+def lay_out_arguments(schedule: Schedule, compiled: CompiledSchedule) -> ArgumentLayout:
+    """Return the layout of the arguments of a compiled schedule."""
     begins: list[int] = []
     buffers: list[list[int]] = [[] for _ in schedule.buffers]
-    packed: list[list[int]] = [[] for _ in prepacking.copies]
+    packed: list[list[int]] = [[] for _ in compiled.copies]
     variables: list[tuple[int, str]] = []
     word = 0
-    for k, (step, function) in enumerate(zip(schedule.steps, functions, strict=True)):
+    for k, (step, function) in enumerate(zip(schedule.steps, compiled.functions, strict=True)):
         begins.append(word)
         for number in function.buffers:
-            copy = prepacking.copy_of_parameter.get((k, number))
+            copy = compiled.copy_of_parameter.get((k, number))
             words = buffers[step.buffers[number]] if copy is None else packed[copy]
             words.append(word)
             word += 1

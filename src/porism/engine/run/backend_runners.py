@@ -10,19 +10,17 @@ import functools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from porism.backends.backend_table import Backend, selected_backend
 from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
+from porism.engine.cache.program_cache import ConstantCopy
 from porism.engine.run.array_allocator import address_of
 from porism.engine.run.buffer_storage import Storage
 from porism.engine.run.program import NOTHING_FIXED, FixedInputs, Program
 from porism.ir.node_collector import drop_unreferenced
 from porism.schedule.schedule import Schedule
-
-if TYPE_CHECKING:
-    from porism.optimize.strategy.contractions.prepacked_weights import PackedConstant
 
 MAX_PROGRAMS: Final = 1000
 """Programs in memory, chosen by hand; the oldest is evicted first."""
@@ -59,10 +57,12 @@ class Prepared:
     """Return the prepacked constants for `run`, given the inputs."""
     constants: frozenset[int]
     """The numbers of the inputs that are constants."""
-    copies: Sequence[PackedConstant]
+    copies: Sequence[ConstantCopy]
     """The prepacked copies, in the order of the packs."""
     in_place: Mapping[int, int]
     """Outputs by number, and the numbers of the inputs that they may overwrite."""
+    read_inputs: frozenset[int] = frozenset()
+    """The numbers of the inputs that kernels read, not only packed copies of them."""
 
     @property
     def packed(self) -> frozenset[int]:
@@ -89,8 +89,9 @@ def prepare(
     packable = frozenset() if settings.verify else constants  # prepacked copies are not verified
     program = program_of(schedule, backend, packable, recompile=recompile)
     program.is_recent = False  # the caller keeps it alive
-    copies = program.prepacking.copies
-    return Prepared(program.call, program.pack, constants, copies, program.in_place)
+    copies = program.compiled.copies
+    read = frozenset(number for number, _ in program.inputs)
+    return Prepared(program.call, program.pack, constants, copies, program.in_place, read)
 
 
 def _run_reference(

@@ -3,30 +3,31 @@
     Before    C[i, j] += A[i, k] * W[k, j], with panels of W packed in every run
     After     P = pack(W) once, by a kernel of its own;  C[i, j] += A[i, k] * P[panel of j, k, …]
 
-The choice is cached in memory by backend, kernel, constant buffers and tuned actions.
+The choice is cached in memory by backend, kernel, constant buffers and tuned actions, and for whole
+programs on disk (`cache/program_cache`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from porism.backends.backend_table import Backend
 from porism.base.errors import ActionError
 from porism.base.settings import settings
+from porism.engine.cache.program_cache import ConstantCopy
 from porism.engine.tune.tuning_cache import known_actions
 from porism.ir.node import UOp
 from porism.schedule.schedule import Role, Schedule
 
 if TYPE_CHECKING:
     from porism.optimize.actions.action import Actions
-    from porism.optimize.strategy.contractions.prepacked_weights import (
-        PackedConstant,
-        PrepackedKernel,
-    )
+    from porism.optimize.strategy.contractions.prepacked_weights import PrepackedKernel
 
 MAX_KERNELS: Final = 10_000
 """Entries of the table in memory, chosen by hand; a full table is cleared."""
+
+MIN_PACKED_BYTES: Final = 1 << 12
+"""Bytes of a constant that is packed, at least (`prepacked_weights.MIN_BYTES`)."""
 
 _packed_kernels: dict[tuple[str, UOp, tuple[int, ...], Actions | None], PrepackedKernel | None] = {}
 
@@ -41,8 +42,10 @@ class Prepacking:
 
     def __init__(self, schedule: Schedule, backend: Backend, constants: frozenset[int]) -> None:
         self.kernels = [step.kernel for step in schedule.steps]
-        self.copies: list[PackedConstant] = []
-        """Each copy once; its source is the number of the input that it is a copy of."""
+        self.copies: list[ConstantCopy] = []
+        """Each copy once."""
+        self.copy_kernels: list[UOp] = []
+        """The kernel that makes each copy."""
         self.copy_of_parameter: dict[tuple[int, int], int] = {}
         """The number of the copy by step and PARAM number of its kernel."""
         self.scheduled: set[UOp] = set()
@@ -61,6 +64,8 @@ class Prepacking:
             buffers = [schedule.buffers[b] for b in step.buffers]
             inputs = {n: b.number for n, b in enumerate(buffers) if n and b.role is Role.INPUT}
             numbers = tuple(n for n, number in inputs.items() if number in constants)
+            if all(buffers[n].bytes < MIN_PACKED_BYTES for n in numbers):
+                continue
             prepacked = _prepack_kernel(step.kernel, numbers, backend, tuned.get(step.kernel))
             if prepacked is None:
                 continue
@@ -71,7 +76,8 @@ class Prepacking:
                 source = inputs[copy.source]
                 copy_number = copy_numbers.setdefault((source, copy.kernel), len(self.copies))
                 if copy_number == len(self.copies):
-                    self.copies.append(replace(copy, source=source))
+                    self.copies.append(ConstantCopy(source, copy.size, copy.dtype, copy.axes))
+                    self.copy_kernels.append(copy.kernel)
                 self.copy_of_parameter[k, copy.number] = copy_number
 
 

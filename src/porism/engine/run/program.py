@@ -23,7 +23,8 @@ from porism.backends.kernel_function import KernelFunction
 from porism.backends.llvm.thread_pool import ORDER_WORDS, ThreadPool
 from porism.base.interrupts import run_off_main_thread
 from porism.base.settings import is_debugging, settings, unoverridden
-from porism.engine.cache import kernel_cache
+from porism.engine.cache import kernel_cache, program_cache
+from porism.engine.cache.program_cache import CompiledSchedule
 from porism.engine.profile import kernel_observer
 from porism.engine.profile.work_counts import max_node_evaluations
 from porism.engine.run import array_allocator
@@ -37,7 +38,7 @@ from porism.engine.run.array_allocator import allocate, array_view
 from porism.engine.run.bound_sizes import element_count, evaluate_size
 from porism.engine.run.buffer_storage import Storage
 from porism.engine.run.prepacked_constants import Prepacking
-from porism.engine.tune.tuning_cache import known_actions
+from porism.engine.tune.tuning_cache import TuningCache, known_actions
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
@@ -151,9 +152,9 @@ class Program:
             from porism.engine.tune.program_comparison import tune_program_kernels
 
             tune_program_kernels(schedule, backend, constants)
-        self.prepacking = Prepacking(schedule, backend, constants)
-        self.functions, self._pack_functions = self._compile()
-        layout = lay_out_arguments(schedule, self.functions, self.prepacking)
+        self.compiled = compile_schedule(schedule, backend, constants)
+        self.functions = self.compiled.functions
+        layout = lay_out_arguments(schedule, self.compiled)
         self._layout = layout
         words_of = _words_by_role(schedule, layout)
         self.inputs = [(b.number, word) for b, words in words_of[Role.INPUT] for word in words]
@@ -170,9 +171,9 @@ class Program:
         self.launch_count = len(launches(schedule.steps))
         self.is_recent = True
         """Whether it was used since unused programs were last evicted."""
-        self.is_long = _node_evaluations(schedule) >= LONG_RUN_NODES
+        self.is_long = self.compiled.node_evaluations >= LONG_RUN_NODES
         """Whether a run leaves the main thread, so that Ctrl-C is answered meanwhile."""
-        self.variable_names = tuple(sorted(_variable_names(schedule)))
+        self.variable_names = tuple(self.compiled.variables)
         self.variables = [
             (word, self.variable_names.index(name)) for word, name in layout.variables
         ]
@@ -186,18 +187,10 @@ class Program:
         storages = [(array, array_allocator.address_of(array)) for array in inputs]
         return [array for array, _ in self.call(storages, variables)]
 
-    def _compile(self) -> tuple[list[KernelFunction], list[KernelFunction]]:
-        """Return the compiled kernels, and the compiled kernels that pack constants for them."""
-        packing = self.prepacking
-        kernels = [*packing.kernels, *(copy.kernel for copy in packing.copies)]
-        functions = compile_kernels(kernels, self.backend, packing.scheduled)
-        count = len(packing.kernels)
-        return functions[:count], functions[count:]
-
     def pack(self, inputs: Sequence[Storage]) -> list[Storage]:
         """Return the prepacked copies of constant inputs that the kernels read."""
         copies = []
-        for spec, function in zip(self.prepacking.copies, self._pack_functions, strict=True):
+        for spec, function in zip(self.compiled.copies, self.compiled.pack_functions, strict=True):
             copy = array_allocator.new_array(spec.size, spec.dtype.numpy)
             addresses = (copy[1], inputs[spec.source][1])
             words = (ctypes.c_int64 * 2)(*(addresses[number] for number in function.buffers))
@@ -360,6 +353,34 @@ def forget_functions() -> None:
             drop_unreferenced(_functions)
         finally:
             _lock.release()
+
+
+def compile_schedule(
+    schedule: Schedule, backend: Backend, constants: frozenset[int]
+) -> CompiledSchedule:
+    """Return the functions that run a schedule with constant inputs, loaded or compiled."""
+    keeps = not (settings.beam or TuningCache(backend))
+    if keeps:
+        loaded = program_cache.load(schedule, backend, constants)
+        if loaded is not None:
+            return loaded
+    packing = Prepacking(schedule, backend, constants)
+    kernels = [*packing.kernels, *packing.copy_kernels]
+    functions = compile_kernels(kernels, backend, packing.scheduled)
+    count = len(packing.kernels)
+    compiled = CompiledSchedule(
+        functions[:count],
+        functions[count:],
+        packing.copies,
+        packing.copy_of_parameter,
+        sorted(_variable_names(schedule)),
+        _node_evaluations(schedule),
+    )
+    if keeps and schedule.key:
+        names = kernel_cache.entry_names(kernels, backend, dict.fromkeys(packing.scheduled, ()))
+        if names is not None:
+            program_cache.keep(schedule, backend, constants, compiled, names)
+    return compiled
 
 
 def _node_evaluations(schedule: Schedule) -> float:

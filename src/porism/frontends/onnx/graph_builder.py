@@ -71,6 +71,16 @@ class Scope:
             "no node before it, input or initializer has that name", "get a valid model file",
         )  # fmt: skip
 
+    def constant(self, name: str) -> Value:
+        """Return the value of a name if it is the same in every call, else None."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                graph = scope.graph
+                return None if name in graph.inputs else graph.constants.get(name)
+            scope = scope.outer
+        return None
+
 
 class Constants:
     """Tensors of the arrays of a model, each made once; they are captured by traces."""

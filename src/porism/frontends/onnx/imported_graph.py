@@ -75,6 +75,8 @@ class Graph:
     """How values that nodes read many times are read; see `stored_operands`."""
     last_use: dict[str, int] = field(default_factory=dict)
     """The number of the last node that reads a value; outputs have the number of nodes."""
+    number: int | None = None
+    """The number of the graph among those of the file; None if it is not in the file."""
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +95,8 @@ class Reader:
     def __init__(self, model: str, external: Callable[[Any], bytes]) -> None:
         self.model = model
         self.external = external
+        self.graphs: int | None = 0
+        """How many graphs of the file were read; None after that."""
         """Returns the bytes of a tensor that is stored outside of the model file."""
 
     def error(self, what: str, why: str, fix: str = "get a valid model file") -> ModelError:
@@ -111,6 +115,9 @@ class Reader:
         nodes = self.nodes(proto.node, [*known, *inputs, *constants], depth)
         graph = Graph(proto.name, nodes, inputs, outputs, constants)
         graph.message = proto if depth else None
+        if self.graphs is not None:
+            graph.number = self.graphs
+            self.graphs += 1
         graph.input_info = {info.name: self.value_info(info) for info in proto.input}
         graph.output_info = {info.name: self.value_info(info) for info in proto.output}
         self._check_outputs(graph, known)

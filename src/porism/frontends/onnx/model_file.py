@@ -6,6 +6,7 @@ and a part that is missing or longer than its file is an error.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ class ModelFile:
     reader: Reader
     producer: str
     size: int
+    digest: str | None
+    """The digest of the file and of its external data; None if there was no file."""
 
 
 def import_onnx() -> Any:
@@ -47,8 +50,16 @@ def import_onnx() -> Any:
 def read(source: Any) -> ModelFile:
     """Return the contents of a model: a path, the bytes of a file, or a ModelProto."""
     onnx = import_onnx()
-    name, folder, proto = _parse(source, onnx)
-    reader = Reader(name, lambda tensor: _external_data(tensor, folder, name))
+    name, folder, data, proto = _parse(source, onnx)
+    state = hashlib.blake2b(data or b"", digest_size=20)
+
+    def external_data(tensor: Any) -> bytes:
+        found = _external_data(tensor, folder, name)
+        state.update(f"{len(found)}\n".encode())
+        state.update(found)
+        return found
+
+    reader = Reader(name, external_data)
     if not proto.HasField("graph"):
         raise reader.error("the file holds no graph", "it is no ONNX model, or it is damaged")
     opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in proto.opset_import}
@@ -58,14 +69,17 @@ def read(source: Any) -> ModelFile:
     for function in proto.functions:
         functions[(function.domain, function.name)] = reader.function(function)
     graph = reader.graph(proto.graph)
+    reader.graphs = None
     producer = f"{proto.producer_name} {proto.producer_version}".strip()
-    return ModelFile(name, graph, opsets, functions, reader, producer, proto.ByteSize())
+    size = proto.ByteSize() if data is None else len(data)
+    digest = None if data is None else state.hexdigest()
+    return ModelFile(name, graph, opsets, functions, reader, producer, size, digest)
 
 
-def _parse(source: Any, onnx: Any) -> tuple[str, Path | None, Any]:
-    """Return the name, the folder and the message of a model."""
+def _parse(source: Any, onnx: Any) -> tuple[str, Path | None, bytes | None, Any]:
+    """Return the name, the folder, the bytes and the message of a model."""
     if isinstance(source, onnx.ModelProto):
-        return source.graph.name or "model", None, source
+        return source.graph.name or "model", None, None, source
     folder: Path | None = None
     if isinstance(source, (bytes, bytearray, memoryview)):
         name, data = "model", bytes(source)
@@ -87,7 +101,7 @@ def _parse(source: Any, onnx: Any) -> tuple[str, Path | None, Any]:
             fix="pass a path or bytes to porism.onnx.load",
         )
     try:
-        return name, folder, onnx.ModelProto.FromString(data)
+        return name, folder, data, onnx.ModelProto.FromString(data)
     except Exception as error:  # the decoder has error classes of its own
         raise ModelError(
             f"{name} is no ONNX model",

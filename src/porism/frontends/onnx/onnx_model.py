@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +21,10 @@ from porism.frontends.onnx.imported_graph import ValueInfo
 from porism.frontends.onnx.model_errors import ModelError, NeedsHost
 from porism.frontends.onnx.onnx_types import is_held
 from porism.frontends.onnx.operator_call import Value, dtype_of
-from porism.frontends.onnx.piecewise import PiecewiseProgram, filled, outlined, traced_outputs
+from porism.frontends.onnx.piecewise import PiecewiseProgram, traced_outputs
+from porism.frontends.onnx.stored_programs import call_traced, content_of, filled, outlined
 from porism.frontends.tensor_functions import xp
+from porism.tensor.jit.jit import Jitted
 from porism.tensor.tensor import Tensor
 
 MOST_DECIDING_ELEMENTS: Final = 16
@@ -229,9 +232,11 @@ class Model:
             layout[:] = [outlined(value, found) for value in results]
             return tuple(found)
 
-        jitted = xp.jit(function, signatures=1)
+        content = content_of(self.file, self.file.graph, known, traced, layout)
+        jitted = Jitted(function, 1, content=content)
         positions = [position for position, name in enumerate(values) if name not in known]
-        first = [tuple(jitted(*[_as_tensor(values[name]) for name in traced]))]
+        tensors = [_as_tensor(values[name]) for name in traced]
+        first = [tuple(call_traced(jitted, content, self.file.graph, tensors))]
 
         shared: dict[int, tuple[Value, Tensor]] = {}
 
@@ -256,7 +261,11 @@ class Model:
 
     def _interpreted(self, names: Sequence[str]) -> Program:
         """Return the graph as pieces, with values that decide shapes read in between."""
-        pieces = PiecewiseProgram(self.file, self._constants, self.file.graph)
+        graph = self.file.graph
+        constants = {n: v for n, v in graph.constants.items() if n not in names}
+        pieces = PiecewiseProgram(
+            self.file, self._constants, replace(graph, constants=constants), {}
+        )
 
         def program(given: Sequence[Value]) -> list[Value]:
             inputs = {n: _inner_value(value) for n, value in zip(names, given, strict=True)}

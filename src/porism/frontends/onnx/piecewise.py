@@ -8,7 +8,8 @@ asks becomes a node on the host. The bodies of loops and branches are piecewise 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,9 +20,11 @@ from porism.frontends.onnx.model_errors import NeedsHost
 from porism.frontends.onnx.model_file import ModelFile
 from porism.frontends.onnx.onnx_types import is_held
 from porism.frontends.onnx.operator_call import Value
+from porism.frontends.onnx.stored_programs import Hole, call_traced, content_of, filled, outlined
 from porism.frontends.tensor_functions import xp
 from porism.ir import ops
 from porism.ir.node import UOp
+from porism.tensor.jit.jit import Jitted
 from porism.tensor.jit.tracing import current
 from porism.tensor.tensor import Tensor
 
@@ -52,7 +55,9 @@ class PiecewiseBuilder(GraphBuilder):
             return super().run(graph, inputs, outer)  # inside of a function: all on the host
         program = self.programs.get(id(graph))
         if program is None:
-            program = PiecewiseProgram(self.file, self.constants, graph, self.programs)
+            known = {name: outer.constant(name) for name in free_names(graph)}
+            known = {name: value for name, value in known.items() if value is not None}
+            program = PiecewiseProgram(self.file, self.constants, graph, known, self.programs)
             self.programs[id(graph)] = program
         names = dict(zip(graph.inputs, inputs, strict=False))
         end = Node("output", "", "", (), (), {}, 0, self.file.name)
@@ -70,10 +75,13 @@ class Piece:
         known = program.names - made - {*graph.constants}
         reads = {name for node in nodes for name in names_read(node, program.names)}
         self.program = program
+        self.first = nodes[0].number
+        """The number of the first node."""
         self.reads = sorted(reads & known)
         self.graph = Graph(
             graph.name, list(nodes), self.reads, sorted(made & later), graph.constants
         )
+        self.graph.number = graph.number
         self.graph.last_use, self.graph.read_often = graph.last_use, graph.read_often
         self.static: set[str] = set()
         """Inputs that are known when the piece is traced, and must be: they decide shapes."""
@@ -134,11 +142,9 @@ class Piece:
             layout[:] = [outlined(value, found) for value in results]
             return tuple(found)
 
-        jitted = xp.jit(function, signatures=1)
-        if tensors:
-            jitted(*tensors)
-        else:
-            jitted()
+        content = content_of(program.file, self.graph, known, traced, layout)
+        jitted = Jitted(function, 1, content=content)
+        call_traced(jitted, content, self.graph, tensors)
         while len(self.compiled) >= MOST_KEPT:
             del self.compiled[next(iter(self.compiled))]
         self.compiled[key] = jitted, layout
@@ -157,22 +163,24 @@ class PiecewiseProgram:
         file: ModelFile,
         constants: Constants,
         graph: Graph,
+        known: Mapping[str, Value],
         programs: dict[int, PiecewiseProgram] | None = None,
     ) -> None:
         self.file = file
         self.constants = constants
-        self.graph = graph
+        self.graph = _with_constants(file, constants, graph, known)
+        """The graph, with constants in place of nodes that have no inputs."""
         self.programs: dict[int, PiecewiseProgram] = {} if programs is None else programs
-        made = {name for node in graph.nodes for name in node.outputs}
-        self.names = {*graph.inputs, *graph.constants, *made}
-        self.free = sorted(free_names(graph))
+        made = {name for node in self.graph.nodes for name in node.outputs}
+        self.names = {*graph.inputs, *self.graph.constants, *made}
+        self.free = sorted(free_names(self.graph))
         """Names of the graphs around this one that it reads."""
         self.names |= {*self.free}
         self.on_host: set[int] = set()
         """The numbers of the nodes that the host computes."""
         self.steps: list[Piece | Node] = []
-        if graph.read_often is None:
-            Scope(graph)
+        self._pieces: dict[tuple[Any, ...], Piece] = {}
+        """The pieces by the numbers of their nodes and the names that later nodes read."""
         self._plan()
 
     def _plan(self) -> None:
@@ -194,26 +202,37 @@ class PiecewiseProgram:
         self.steps = steps[::-1]
 
     def _piece(self, backwards: Sequence[Node], later: set[str]) -> Piece:
-        piece = Piece(self, backwards[::-1], later)
+        nodes = backwards[::-1]
+        outputs = {name for node in nodes for name in node.outputs} & later
+        key = (*(node.number for node in nodes), *sorted(outputs))
+        piece = self._pieces.get(key)
+        if piece is None:
+            piece = self._pieces[key] = Piece(self, nodes, later)
         later.update(piece.reads)
         return piece
 
     def run(self, inputs: Mapping[str, Value]) -> list[Value]:
         """Return the outputs of the graph for values of its inputs and of its free names."""
-        while True:
-            names = dict(inputs)
+        names = dict(inputs)
+        steps = self.steps
+        k = 0
+        while k < len(steps):
+            step = steps[k]
             try:
-                for step in self.steps:
-                    if isinstance(step, Piece):
-                        step.run(names)
-                    else:
-                        self.run_node(step, names)
-            except Cut as cut:
+                if isinstance(step, Piece):
+                    step.run(names)
+                else:
+                    self.run_node(step, names)
+                k += 1
+            except Cut as cut:  # what is before the piece is computed already
+                assert isinstance(step, Piece), "a node on the host computes what it asks for"
                 self.on_host.add(cut.number)
                 self._plan()
-                continue
-            constants = self.graph.constants
-            return [names[n] if n in names else constants[n] for n in self.graph.outputs]
+                steps = self.steps
+                firsts = [s.first if isinstance(s, Piece) else s.number for s in steps]
+                k = firsts.index(step.first)
+        constants = self.graph.constants
+        return [names[n] if n in names else constants[n] for n in self.graph.outputs]
 
     def run_node(self, node: Node, names: dict[str, Value]) -> None:
         """Compute one node on the host."""
@@ -227,26 +246,28 @@ class PiecewiseProgram:
                 names[name] = scope.names[name]
 
 
+def _with_constants(
+    file: ModelFile, constants: Constants, graph: Graph, known: Mapping[str, Value]
+) -> Graph:
+    """Return a graph with more constants: `known` ones, and those of its nodes without inputs."""
+    values = {**graph.constants, **known}
+    builder = GraphBuilder(file, constants)
+    nodes = []
+    for node in graph.nodes:
+        if node.op == "Constant" and not node.domain:
+            scope = Scope(graph)
+            builder.run_one(node, scope)
+            found = {name: scope.names[name] for name in node.outputs}
+            if all(isinstance(value, np.ndarray) for value in found.values()):
+                values.update(found)
+                continue
+        nodes.append(node)
+    if graph.read_often is None:
+        Scope(graph)
+    return replace(graph, nodes=nodes, constants=values)
+
+
 # -- values of traced functions --------------------------------------------------------------------
-
-
-class Hole:
-    """Stands for a tensor in the outputs of a traced graph."""
-
-
-def outlined(value: Value, found: list[Tensor]) -> Value:
-    """Return an output with holes in place of its tensors, which are added to `found`."""
-    if isinstance(value, Tensor):
-        found.append(value)
-        return Hole
-    return [outlined(item, found) for item in value] if isinstance(value, list) else value
-
-
-def filled(value: Value, results: Iterator[Tensor]) -> Value:
-    """Return an output with its holes filled."""
-    if value is Hole:
-        return next(results)
-    return [filled(item, results) for item in value] if isinstance(value, list) else value
 
 
 def traced_outputs(

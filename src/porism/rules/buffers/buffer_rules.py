@@ -91,7 +91,7 @@ def inline_buffer(buffer: UOp, read: Access) -> UOp | None:
     index_of = {r: i for r, i in zip(axes, read.indices, strict=True) if r.op is ops.RANGE}
     if read.valid is None and all(r is i for r, i in index_of.items()):
         return value
-    order = toposort(value)
+    order = toposort(value, within=_is_in_kernel)
     parts = [*read.indices, *([] if read.valid is None else [read.valid])]
     free = {r for part in parts for r in part.ranges}
     if free and any(n.op in CLOSERS and not free.isdisjoint(n.src[1:]) for n in order):
@@ -102,6 +102,11 @@ def inline_buffer(buffer: UOp, read: Access) -> UOp | None:
             src = tuple([new.get(s, s) for s in node.src])
             new[node] = _inline_node(node, src, index_of, read.valid)
     return read.value_or_zero(new.get(value, value))
+
+
+def _is_in_kernel(node: UOp) -> bool:
+    """Return whether a node is computed where its user is: what is below a buffer is not."""
+    return node.op is not ops.BUFFERIZE or node.arg is not Space.GLOBAL
 
 
 def _inline_node(

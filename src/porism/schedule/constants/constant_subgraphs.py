@@ -107,8 +107,21 @@ def _is_worth_storing(node: UOp, constants: Collection[UOp]) -> bool:
     if node.dtype is index:  # it has no width; what it was converted from has
         return False
     size = bytes_of(node)
-    below = sum(bytes_of(n) for n in toposort(node) if n in constants)
-    return size <= below or size <= min(MAX_GROWN_BYTES, MAX_GROWTH * below)
+    enough = -(-size // MAX_GROWTH) if size <= MAX_GROWN_BYTES else size
+    return _have_bytes(node, constants, enough)
+
+
+def _have_bytes(node: UOp, constants: Collection[UOp], enough: int) -> bool:
+    """Return whether the constants below a node have at least so many bytes, all together."""
+    seen = {node}
+    stack = [node]
+    while stack and enough > 0:
+        node = stack.pop()
+        if node in constants:
+            enough -= bytes_of(node)
+        stack += [s for s in node.src if s not in seen]
+        seen.update(node.src)
+    return enough <= 0
 
 
 def bytes_of(node: UOp) -> int:

@@ -69,6 +69,8 @@ class Stored:
     reason: str
 
 
+_LEAVES: Final = placement_cost.IN_MEMORY - {ops.CONTIGUOUS, ops.COPY, ops.ASSIGN}
+
 Place = Local | Stored | None
 """Where a value is materialized; None if it is recomputed at each use."""
 
@@ -118,15 +120,17 @@ class Placement:
     def __init__(self, costs: Mapping[UOp, float], target: Target) -> None:
         self.costs = costs
         self.storage: StorageModel = target.storage
+        self.kernel_nodes, self.kernel_uses = settings.kernel_nodes, settings.kernel_uses
         self.kernels: dict[UOp, KernelLoops] = {}
 
     def decide(self, node: UOp, uses: Sequence[Use]) -> Place:
         """Return where the value of a node is materialized, given all its uses."""
-        kernels = list(dict.fromkeys(use.nest.kernel for use in uses))
         if self._is_leaf(node):
             return None
-        if any(self.kernels[k].ops >= settings.kernel_nodes for k in kernels):
-            return Stored(f"the kernel that reads it has {settings.kernel_nodes} ops already")
+        kernels = list(dict.fromkeys([use.nest.kernel for use in uses]))
+        for k in kernels:
+            if self.kernels[k].ops >= self.kernel_nodes:
+                return Stored(f"the kernel that reads it has {self.kernel_nodes} ops already")
         if node.op.group is Group.MOVEMENT:
             return self._place_view(uses)
         place = self._cheapest(node, uses, kernels)
@@ -135,22 +139,19 @@ class Placement:
         return place
 
     def _is_leaf(self, node: UOp) -> bool:
-        return (
-            node.op in (placement_cost.IN_MEMORY - {ops.CONTIGUOUS, ops.COPY, ops.ASSIGN})
-            or not node.src
-        )
+        return node.op in _LEAVES or not node.src
 
     def _place_view(self, uses: Sequence[Use]) -> Place:
         """Return no place for a view, unless it is read by very many different indices."""
-        many = len(uses) > settings.kernel_uses
-        return Stored(f"it is read by more than {settings.kernel_uses} indices") if many else None
+        many = len(uses) > self.kernel_uses
+        return Stored(f"it is read by more than {self.kernel_uses} indices") if many else None
 
     def _cheapest(self, node: UOp, uses: Sequence[Use], kernels: Sequence[UOp]) -> Place:
         """Return the cheapest place for a value, by the cost of computing and of storing it."""
         each, elements = self.costs[node], tensor_size(node)
         evaluations = sum(use.evaluations for use in uses)
-        if len(uses) > settings.kernel_uses:
-            return Stored(f"it is read by more than {settings.kernel_uses} indices")
+        if len(uses) > self.kernel_uses:
+            return Stored(f"it is read by more than {self.kernel_uses} indices")
         if evaluations <= elements:
             return None
         recomputed = recomputed_cost(each, evaluations)

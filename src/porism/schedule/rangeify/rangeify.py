@@ -28,7 +28,7 @@ from porism.schedule.rangeify.axis_splitting import AxisFactors, find_axis_split
 from porism.schedule.rangeify.placement import Stored
 from porism.schedule.rangeify.required_stores import TensorGraph, find_required_stores
 from porism.schedule.rangeify.store_reason import StoreReason
-from porism.schedule.rangeify.use_analysis import UseAnalysis
+from porism.schedule.rangeify.use_analysis import SourceElements, UseAnalysis
 from porism.schedule.rangeify.value_building import ValueBuilder
 
 MAX_ANALYSES: Final = 3
@@ -60,8 +60,9 @@ def rangeify(sink: UOp, target: Target = GENERIC_CPU) -> Ranged:
 def _analyze_uses(graph: TensorGraph, target: Target) -> UseAnalysis:
     """Analyze the uses of a graph, and again with split axes while indices divide more of them."""
     splits: dict[UOp, AxisFactors] = {}
+    source_elements: SourceElements = {}
     for _ in range(MAX_ANALYSES):
-        analysis = UseAnalysis(graph, splits, target)
+        analysis = UseAnalysis(graph, splits, target, source_elements)
         analysis.run()
         new_splits = find_axis_splits(analysis.indices(), analysis.axis_of_loop, splits)
         if not new_splits:

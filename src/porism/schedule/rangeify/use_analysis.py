@@ -8,7 +8,8 @@ it reads become uses of those. A stored value and a reduction open loops of thei
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from porism.base.dtypes import index
 from porism.base.target import Target
@@ -19,18 +20,35 @@ from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.traversal import toposort
 from porism.schedule.rangeify.axis_splitting import AxisFactors
-from porism.schedule.rangeify.movement_indices import ZERO, Element, is_size_one, source_element
+from porism.schedule.rangeify.movement_indices import (
+    ZERO,
+    Element,
+    SourceElement,
+    is_size_one,
+    source_element,
+)
 from porism.schedule.rangeify.nest_position import Nest, Use
 from porism.schedule.rangeify.placement import KernelLoops, Local, Place, Placement, Stored
 from porism.schedule.rangeify.placement_cost import size_in_kernel
 from porism.schedule.rangeify.required_stores import LEAVES, TensorGraph
+
+_READING: Final = LEAVES | {ops.REDUCE_AXIS, ops.GATHER}
+"""Ops whose value is no arithmetic of loops."""
+
+
+SourceElements = dict[tuple[UOp, Element], SourceElement]
+"""The element of its source that each element of a movement op reads, as far as it was asked."""
 
 
 class UseAnalysis:
     """The uses and the places of all tensors of a graph."""
 
     def __init__(
-        self, graph: TensorGraph, splits: Mapping[UOp, AxisFactors], target: Target
+        self,
+        graph: TensorGraph,
+        splits: Mapping[UOp, AxisFactors],
+        target: Target,
+        source_elements: SourceElements,
     ) -> None:
         self.graph = graph
         self.splits = splits
@@ -50,6 +68,7 @@ class UseAnalysis:
         self._part_loops: dict[UOp, frozenset[UOp]] = {}
         self._computed_from_loops: dict[UOp, bool] = {}
         self._index_variables: dict[tuple[UOp, Use], UOp] = {}
+        self._source_elements = source_elements
 
     def run(self) -> None:
         """Place every value, users before sources."""
@@ -93,10 +112,13 @@ class UseAnalysis:
 
     def _loops_of(self, element: Element) -> frozenset[UOp]:
         """Return all loops that an element depends on, also through the value of an index tensor"""
-        parts = [*element.indices, *([] if element.valid is None else [element.valid])]
-        if not self.index_tensors:
-            return frozenset(r for part in parts for r in part.ranges)
-        return frozenset().union(*[self._loops_of_part(part) for part in parts])
+        loops: Collection[UOp] = ()
+        for part in element.indices if element.valid is None else (*element.indices, element.valid):
+            if part.op is not ops.CONST:
+                more = self._loops_of_part(part) if self.index_tensors else part.ranges
+                if more and more is not loops:
+                    loops = {*loops, *more} if loops else more
+        return frozenset(loops)
 
     def _loops_of_part(self, part: UOp) -> frozenset[UOp]:
         """Return all loops that one expression depends on, also through index tensors."""
@@ -158,7 +180,7 @@ class UseAnalysis:
         if op in LEAVES or op is ops.IOTA:
             return
         if op.group is Group.MOVEMENT:
-            yield node.src[0], source_element(node, element).element, use.nest
+            yield node.src[0], self.source_element(node, element).element, use.nest
         elif op is ops.REDUCE_AXIS:
             _, inner, nest = self.reduction(node, use)
             yield node.src[0], inner, nest
@@ -171,6 +193,14 @@ class UseAnalysis:
         else:
             for source in node.src:
                 yield source, element if shape(source) else Element(()), use.nest
+
+    def source_element(self, node: UOp, element: Element) -> SourceElement:
+        """Return the element of its source that an element of a movement op reads."""
+        key = (node, element)
+        found = self._source_elements.get(key)
+        if found is None:
+            found = self._source_elements[key] = source_element(node, element)
+        return found
 
     def reduction(self, node: UOp, use: Use) -> tuple[tuple[UOp, ...], Element, Nest]:
         """Return the loops of a REDUCE_AXIS for an element, the element it reads, and its nest."""
@@ -205,13 +235,7 @@ class UseAnalysis:
         """Return the value of an index tensor: arithmetic of loops, or else a variable for it."""
         computed = self._computed_from_loops.get(tensor)
         if computed is None:
-            computed = all(
-                n.op not in LEAVES
-                and n.op is not ops.REDUCE_AXIS
-                and n.op is not ops.GATHER
-                and n not in self.graph.reasons
-                for n in toposort(tensor)
-            )
+            computed = self._is_computed_from_loops(tensor)
             self._computed_from_loops[tensor] = computed
         if computed:
             return _iota_arithmetic(tensor, use.element)
@@ -225,6 +249,18 @@ class UseAnalysis:
         self.index_tensors[variable] = key
         self._index_variables[key] = variable
         return variable
+
+    def _is_computed_from_loops(self, tensor: UOp) -> bool:
+        """Return whether a tensor is arithmetic of IOTAs and constants, and nothing is stored."""
+        seen = {tensor}
+        stack = [tensor]
+        while stack:
+            node = stack.pop()
+            if node.op in _READING or node in self.graph.reasons:
+                return False
+            stack += [s for s in node.src if s not in seen]
+            seen.update(node.src)
+        return True
 
 
 def _iota_arithmetic(tensor: UOp, element: Element) -> UOp:

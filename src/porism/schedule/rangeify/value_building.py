@@ -13,7 +13,7 @@ from porism.ir.node import UOp
 from porism.ir.ops import Group
 from porism.ir.traversal import substitute_chained
 from porism.schedule.rangeify.axis_splitting import split_indices
-from porism.schedule.rangeify.movement_indices import ZERO, Element, source_element
+from porism.schedule.rangeify.movement_indices import ZERO, Element
 from porism.schedule.rangeify.nest_position import Use
 from porism.schedule.rangeify.placement import Local, Stored
 from porism.schedule.rangeify.required_stores import ALWAYS_STORED, LEAVES
@@ -72,7 +72,7 @@ class ValueBuilder:
             axis: int = node.arg
             return element.indices[axis]
         if op.group is Group.MOVEMENT:
-            source, inside = source_element(node, element)
+            source, inside = self.analysis.source_element(node, element)
             value = self._read(node.src[0], source)
             return value if inside is None else inside.where(value, 0)
         if op is ops.REDUCE_AXIS:

@@ -27,11 +27,13 @@ from porism.engine.run.buffer_storage import new_placeholder
 from porism.gradient.stated_pullbacks import depends_on_variable, is_recording
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
+from porism.ir.node_collector import quiet_collector
 from porism.tensor.autodiff.leaf_state import disabled, make_leaf
-from porism.tensor.jit import captured_tensors
+from porism.tensor.jit import captured_tensors, stored_replay
 from porism.tensor.jit.fast_path import MISSED, FastPath, fast_path_of
 from porism.tensor.jit.nested_values import Signature, describe, leaves, map_leaves
 from porism.tensor.jit.replay import Replay, captured_argument_error, realize_tensors
+from porism.tensor.jit.stored_replay import Content
 from porism.tensor.jit.trace_to_replay import make_replay
 from porism.tensor.jit.tracing import Trace, TracedGradient, current
 from porism.tensor.promotion import type_error
@@ -117,6 +119,7 @@ class Jitted(Generic[Parameters, Result]):
         beam: int | None = None,
         budget: float | None = None,
         fast_math: bool | None = None,
+        content: Content | None = None,
     ) -> None:
         _check_function(function)
         functools.update_wrapper(self, function)
@@ -125,6 +128,8 @@ class Jitted(Generic[Parameters, Result]):
         self.beam = beam
         self.budget = budget
         self.fast_math = fast_math
+        self.content = content
+        """What it computes, if that has a key by which replays are found on disk."""
         self.traces = 0
         """How often the function has been traced."""
         self._replays: dict[tuple[Any, ...], Replay] = {}
@@ -222,28 +227,44 @@ class Jitted(Generic[Parameters, Result]):
             traced = self._replays.get(key)
             if traced is not None and traced.why_outdated(signature.variables) is None:
                 return traced
-            arguments = self._describe(args, kwargs)
-            if settings.debug >= 1:
-                reason = why or _retrace_reason(self._last_arguments, arguments)
-                again = " again" if self.traces else ""
-                print(
-                    f"porism: tracing {_qualified_name(self.function)}{again}: {reason}",
-                    file=sys.stderr,
-                )
             own = {"beam": self.beam, "fast_math": self.fast_math}
             with settings.override(**{name: v for name, v in own.items() if v is not None}):
-                traced = _trace(self, signature, args, kwargs)
+                traced = self._stored(key) or self._traced(key, signature, args, kwargs, why)
             traced.fast_path = fast_path_of(traced, signature, args, kwargs)
             if self.budget is not None:
                 self._tune(traced, self.budget)
-            self.traces += 1
-            self._last_arguments = arguments
             self._replays.pop(key, None)
             most = settings.jit_signatures if self.most is None else self.most
             while len(self._replays) >= most:
                 del self._replays[next(iter(self._replays))]
             self._replays[key] = traced
             return traced
+
+    def _stored(self, key: tuple[Any, ...]) -> Replay | None:
+        """Return the replay of a signature from disk, if it is there."""
+        if self.content is None or self.budget is not None:
+            return None
+        return stored_replay.load(self.content, key, self.state_lock)
+
+    def _traced(
+        self, key: tuple[Any, ...], signature: Signature, args: Any, kwargs: Any, why: str | None
+    ) -> Replay:
+        """Trace the function, and keep the replay on disk if the function's content has a key."""
+        arguments = self._describe(args, kwargs)
+        if settings.debug >= 1:
+            reason = why or _retrace_reason(self._last_arguments, arguments)
+            again = " again" if self.traces else ""
+            print(
+                f"porism: tracing {_qualified_name(self.function)}{again}: {reason}",
+                file=sys.stderr,
+            )
+        with quiet_collector():
+            traced = _trace(self, signature, args, kwargs)
+        self.traces += 1
+        self._last_arguments = arguments
+        if self.content is not None and self.budget is None:
+            stored_replay.keep(self.content, key, traced)
+        return traced
 
     def _tune(self, traced: Replay, budget: float) -> None:
         """Start tuning a replay in the background for some seconds."""
