@@ -80,7 +80,7 @@ def serialize(schedule: Schedule) -> str:
                 for s in schedule.steps
             ],
             "outputs": schedule.outputs,
-            "arena": [plan.offsets, plan.peak, plan.sum, plan.waits],
+            "arena": [plan.offsets, plan.peak, plan.sum, plan.waits, plan.slots],
             "in_place": schedule.in_place,
         }
     )
@@ -97,7 +97,8 @@ def deserialize(text: str) -> Schedule:
         return parsed[text]
 
     kernels = [parse(kernel) for kernel in table["kernels"]]
-    offsets, peak, total, waits = table["arena"]
+    offsets, peak, total, waits, slots = table["arena"]
+    pairs = tuple((later, earlier) for later, earlier in waits)
     return Schedule(
         tuple(
             Buffer(Role(role), number, dtype(name), tuple(parse_size(dim) for dim in dims))
@@ -108,6 +109,6 @@ def deserialize(text: str) -> Schedule:
             for kernel, used, after, why, writes, batch in table["steps"]
         ),
         tuple(table["outputs"]),
-        Plan(tuple(offsets), peak, total, tuple((later, earlier) for later, earlier in waits)),
+        Plan(tuple(offsets), peak, total, pairs, tuple(slots)),
         tuple((new, old) for new, old in table["in_place"]),
     )
