@@ -138,8 +138,14 @@ def slice_scatter(
 ) -> Any:
     """Return x with a slice along an axis replaced."""
     axis = dim % x.ndim
-    positions = range(x.shape[axis])[start:end:step]
-    return _replaced(x, src, axis, positions.start, positions.step, len(positions))
+    size, count = x.shape[axis], src.shape[axis]
+    if isinstance(size, int) and isinstance(count, int):
+        positions = range(size)[start:end:step]
+        return _replaced(x, src, axis, positions.start, positions.step, len(positions))
+    begin = 0 if start is None else start
+    if (begin if isinstance(begin, int) else begin.vmax) < 0:
+        begin = size + begin
+    return _replaced(x, src, axis, begin, step, count)
 
 
 @aten("select_scatter.default")
@@ -149,9 +155,9 @@ def select_scatter(x: Any, src: Any, dim: int, index: int) -> Any:
     return _replaced(x, xp.expand_dims(src, axis=axis), axis, index % x.shape[axis], 1, 1)
 
 
-def _replaced(x: Any, src: Any, axis: int, start: int, step: int, count: int) -> Any:
+def _replaced(x: Any, src: Any, axis: int, start: Any, step: int, count: Any) -> Any:
     """Return x with `count` elements along an axis replaced: start, start + step, …"""
-    if not count:
+    if isinstance(count, int) and not count:
         return x
     position = xp.arange(x.shape[axis]) - start
     inside = (position >= 0) & (position < count * step) & (position % step == 0)
