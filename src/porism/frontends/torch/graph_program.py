@@ -176,11 +176,9 @@ class GraphProgram:
     def _run(self, args: Sequence[Any]) -> list[Any]:
         env: dict[Node, Any] = dict(zip(self.placeholders, args, strict=True))
         env.update(self.constants)
-        call = NO_SIZES
-        if self.sizes.sources:
-            call = self.sizes.of_call(args)
-            for node, expression in self.numbers.items():
-                env[node] = evaluate_expression(expression, call.values)
+        call = self.sizes.of_call(args) if self.sizes.sources else NO_SIZES
+        for node, expression in self.numbers.items():
+            env[node] = evaluate_expression(expression, call.values)
         with torch.no_grad():
             for step in self.steps:
                 if isinstance(step, CompiledPiece):

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten.aten_table import aten
+from porism.frontends.torch.aten.aten_table import UncoveredFormError, aten
+from porism.ir.node import UOp
 from porism.tensor.tensor import Tensor
 
 
@@ -24,7 +25,7 @@ def same(x: Any, memory_format: Any = None) -> Any:
     return x
 
 
-@aten("_to_copy.default", "to.dtype")
+@aten("_to_copy.default", "to.dtype", "prims.convert_element_type.default")
 def to_copy(x: Any, *_: Any, dtype: Any = None, **__: Any) -> Any:
     """Return x; the type of the result is that which torch gives it.
 
@@ -346,6 +347,10 @@ def scalar_tensor(s: Any, **_: Any) -> Any:
 @aten("arange.start_step")
 def arange(start: Any, end: Any, step: Any = 1, dtype: Any = None, **_: Any) -> Any:
     """Return evenly spaced numbers; those of int64 from the whole parts of the arguments."""
+    if isinstance(start, UOp) or isinstance(end, UOp):  # sizes of torch, not below one another
+        if step != 1:
+            raise UncoveredFormError("steps between symbolic sizes")
+        return xp.arange(end - start) + start
     if dtype == "int64":
         start, end, step = int(start), int(end), int(step)
     count = max(math.ceil((end - start) / step), 0)
