@@ -18,6 +18,10 @@ Entry = Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]
 ARCHITECTURES: dict[str, Entry] = {}
 """The architectures by name."""
 
+growth = 0
+"""How much larger than usual the inputs are: batches by so many, images by 32 pixels for each,
+sequences by 5 words."""
+
 
 def architecture(entry: Entry) -> Entry:
     """Register an architecture."""
@@ -26,17 +30,18 @@ def architecture(entry: Entry) -> Entry:
 
 
 def _images(batch: int = 1, size: int = 128) -> torch.Tensor:
-    return torch.randn(batch, 3, size, size)
+    return torch.randn(batch + growth, 3, size, size)
 
 
 def _words(batch: int, length: int, count: int) -> torch.Tensor:
-    return torch.randint(1, count, (batch, length))
+    return torch.randint(1, count, (batch + growth, length + 5 * growth))
 
 
 def _vision(name: str, size: int = 128, **options: Any) -> Entry:
     def make() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         models = _torchvision().models
-        return getattr(models, name)(weights=None, **options), (_images(size=size),), {}
+        images = _images(size=size + 32 * growth)
+        return getattr(models, name)(weights=None, **options), (images,), {}
 
     return make
 
@@ -83,7 +88,7 @@ def _segmentation(name: str, batch: int) -> Entry:
         _torchvision()
         models = import_module("torchvision.models.segmentation")
         model = getattr(models, name)(weights=None, weights_backbone=None, num_classes=8)
-        return model, (_images(batch),), {}
+        return model, (_images(batch, 128 + 32 * growth),), {}
 
     return make
 
@@ -118,7 +123,7 @@ ARCHITECTURES.update(
         },
         lambda: {
             "input_ids": _words(2, 32, 1000),
-            "attention_mask": torch.ones(2, 32, dtype=torch.long),
+            "attention_mask": torch.ones(2 + growth, 32 + 5 * growth, dtype=torch.long),
         },
     ),
     gpt2=_language(
@@ -175,7 +180,7 @@ def vae() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         norm_num_groups=8,
         sample_size=32,
     )
-    return model, (_images(size=32),), {"return_dict": False}
+    return model, (_images(size=32 + 32 * growth),), {"return_dict": False}
 
 
 class Tagger(nn.Module):
@@ -201,7 +206,7 @@ def lstm_tagger() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 @architecture
 def gru() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return a recurrent layer."""
-    return nn.GRU(32, 48, 1, batch_first=True), (torch.randn(2, 12, 32),), {}
+    return nn.GRU(32, 48, 1, batch_first=True), (torch.randn(2 + growth, 12 + 5 * growth, 32),), {}
 
 
 class Recommender(nn.Module):
@@ -226,8 +231,10 @@ class Recommender(nn.Module):
 @architecture
 def recommender() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return a recommender of sparse and dense features."""
-    offsets = torch.arange(0, 24, 3).repeat(4, 1)
-    return Recommender(), (torch.randn(8, 13), torch.randint(0, 1000, (4, 24)), offsets), {}
+    batch = 8 + growth
+    offsets = torch.arange(0, 3 * batch, 3).repeat(4, 1)
+    indices = torch.randint(0, 1000, (4, 3 * batch))
+    return Recommender(), (torch.randn(batch, 13), indices, offsets), {}
 
 
 class Unet(nn.Module):
@@ -261,11 +268,12 @@ def _block(before: int, after: int) -> nn.Module:
 @architecture
 def unet() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return a network that segments images."""
-    return Unet(), (_images(size=96),), {}
+    return Unet(), (_images(size=96 + 32 * growth),), {}
 
 
 @architecture
 def transformer() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return torch's own encoder and decoder."""
     model = nn.Transformer(64, 4, 2, 2, 128, batch_first=True, dropout=0.0)
-    return model, (torch.randn(2, 12, 64), torch.randn(2, 8, 64)), {}
+    batch, length = 2 + growth, 12 + 5 * growth
+    return model, (torch.randn(batch, length, 64), torch.randn(batch, 8 + growth, 64)), {}

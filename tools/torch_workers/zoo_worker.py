@@ -21,6 +21,7 @@ from torch._dynamo.backends.registry import lookup_backend
 from torch.utils import _pytree
 
 import porism.torch
+from tools.torch_workers import architectures
 from tools.torch_workers.architectures import ARCHITECTURES
 from tools.torch_workers.worker_pool import Row, answer_names
 
@@ -38,9 +39,14 @@ def flat(value: Any) -> list[torch.Tensor]:
     return found
 
 
-def made(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+GROWTHS = (1, 0, 3, 2, 5)
+"""How much larger than usual the inputs are in the calls of a model with symbolic sizes."""
+
+
+def made(name: str, growth: int = 0) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return a model in evaluation, with statistics of batch norms that are not the identity."""
     torch.manual_seed(0)
+    architectures.growth = growth
     model, args, kwargs = ARCHITECTURES[name]()
     for layer in model.modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.running_mean is not None:
@@ -81,9 +87,10 @@ def median_ms(call: Callable[[], Any], seconds: float) -> float:
 
 def measure(name: str, options: argparse.Namespace) -> Row:
     """Return what was measured of an architecture."""
-    model, args, kwargs = made(name)
+    inputs = [made(name, growth)[1:] for growth in (GROWTHS if options.dynamic else (0,))]
+    model = made(name)[0]
 
-    def run(function: Any) -> list[torch.Tensor]:
+    def run(function: Any, args: Any = inputs[0][0], kwargs: Any = inputs[0][1]) -> Any:
         if not options.train:
             with torch.no_grad():
                 return flat(function(*args, **kwargs))
@@ -92,7 +99,7 @@ def measure(name: str, options: argparse.Namespace) -> Row:
         sum(t.float().pow(2).mean() for t in found).backward()  # type: ignore[union-attr]
         return [p.grad for p in model.parameters() if p.grad is not None]
 
-    expected = [t.clone() for t in run(model)]
+    expected = [[t.clone() for t in run(model, *given)] for given in inputs]
     counters = torch._dynamo.utils.counters
     counters.clear()
     porism.torch.report().reset()
@@ -111,7 +118,11 @@ def measure(name: str, options: argparse.Namespace) -> Row:
     start = time.perf_counter()
     found = run(function)
     compile_s = time.perf_counter() - start
-    error = error_of(found, expected)
+    error = error_of([t.clone() for t in found], expected[0])
+    start = time.perf_counter()
+    for given, wanted in zip(inputs[1:], expected[1:], strict=True):
+        error = max(error, error_of(run(function, *given), wanted))
+    others_s = time.perf_counter() - start
     report = porism.torch.report()
     return {
         "status": "pass" if graphs and error < options.tolerance else "wrong",
@@ -119,7 +130,9 @@ def measure(name: str, options: argparse.Namespace) -> Row:
         "graphs": graphs,
         "breaks": sum(counters["graph_break"].values()),
         "fallbacks": dict(report.fallbacks),
+        "static_sizes": dict(report.static_sizes),
         "compile_s": compile_s,
+        "others_s": others_s,
         "ms": median_ms(lambda: run(function), options.seconds),
         "eager_ms": median_ms(lambda: run(model), options.seconds),
     }

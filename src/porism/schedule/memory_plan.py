@@ -4,11 +4,16 @@ Temporaries are allocated in the order in which they are written, best fit first
 their last reader. Kernels need not run in the order of the list: a kernel that writes to memory
 also waits for those that used what was there before. A temporary may be allocated over one that its
 own kernel is the last to read, if that kernel can work in place.
+
+Where sizes are symbolic, temporaries get *slots*: those of one slot live one after the other,
+whatever their sizes are. Each run lays out the slots for its values of the variables, every slot as
+large as the largest of its temporaries is then.
 """
 
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -45,6 +50,8 @@ class Plan:
     """Bytes that all temporaries would take without sharing."""
     waits: tuple[tuple[int, int], ...]
     """Pairs (kernel, earlier kernel): the first overwrites a temporary that the second used."""
+    slots: tuple[int, ...] = ()
+    """For each temporary its slot, if sizes are symbolic; the offsets are then for their bounds."""
 
 
 def aligned(size: int) -> int:
@@ -86,6 +93,58 @@ def plan_memory(lifetimes: Sequence[Lifetime]) -> Plan:
         sum(aligned(lifetime.size) for lifetime in lifetimes),
         tuple(sorted(waits)),
     )
+
+
+def plan_slots(lifetimes: Sequence[Lifetime]) -> Plan:
+    """Allocate temporaries of symbolic sizes, whose `size` is an upper bound, to slots.
+
+    A temporary gets the free slot whose size is nearest to its own, so that equal sizes share.
+
+    >>> plan = plan_slots([Lifetime(9, 0, (1,)), Lifetime(900, 1, (2,)), Lifetime(8, 2, (3,))])
+    >>> plan.slots, plan.offsets, plan.peak
+    ((0, 1, 0), (0, 128, 0), 1152)
+    """
+    slots = [0] * len(lifetimes)
+    users: list[list[int]] = []  # the temporaries of each slot; the last one may be live
+    waits: dict[tuple[int, int], None] = {}
+    for number in sorted(range(len(lifetimes)), key=lambda k: lifetimes[k].written):
+        lifetime = lifetimes[number]
+        over = lifetime.overwrites
+        slot = None
+        if over is not None and _can_overwrite(lifetime, lifetimes[over]):
+            slot = slots[over]
+        if slot is None or users[slot][-1] != over:
+            free = [k for k, used in enumerate(users) if lifetimes[used[-1]].end < lifetime.written]
+            slot = min(
+                free,
+                key=lambda k: abs(lifetimes[users[k][-1]].size - lifetime.size),
+                default=len(users),
+            )
+        if slot == len(users):
+            users.append([])
+        elif users[slot]:
+            previous = lifetimes[users[slot][-1]]
+            for user in (previous.written, *previous.read):
+                if user != lifetime.written:
+                    waits[lifetime.written, user] = None
+        users[slot].append(number)
+        slots[number] = slot
+    sizes = [lifetime.size for lifetime in lifetimes]
+    offsets, peak = lay_out_slots(slots, sizes)
+    return Plan(offsets, peak, sum(map(aligned, sizes)), tuple(sorted(waits)), tuple(slots))
+
+
+def lay_out_slots(slots: Sequence[int], sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:
+    """Return the offset of each temporary, and the bytes of the arena, for sizes in bytes.
+
+    >>> lay_out_slots([0, 1, 0], [100, 1, 200])
+    ((0, 256, 0), 384)
+    """
+    largest = [0] * (max(slots, default=-1) + 1)
+    for slot, size in zip(slots, sizes, strict=True):
+        largest[slot] = max(largest[slot], aligned(size))
+    begins = [0, *itertools.accumulate(largest)]
+    return tuple(begins[slot] for slot in slots), begins[-1]
 
 
 def _can_overwrite(new: Lifetime, old: Lifetime) -> bool:

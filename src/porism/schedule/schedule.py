@@ -53,6 +53,11 @@ class Buffer:
         return self.size * self.dtype.numpy.itemsize
 
     @property
+    def is_symbolic(self) -> bool:
+        """Whether its size depends on variables."""
+        return any(dim.op is not ops.CONST for dim in self.dims)
+
+    @property
     def name(self) -> str:
         return f"{self.role.value}{self.number}"
 
@@ -208,7 +213,7 @@ def schedule(
     first_copy = len(steps)
     steps += copies
     numbered = _number_temporaries(buffers)
-    arena = memory_plan.plan_memory(_lifetimes(numbered, writer, steps))
+    arena = _plan(numbered, _lifetimes(numbered, writer, steps))
     waits = [{writer[b] for b in used[call.writes :] if b in writer} for call, used in steps]
     for k, (_, used) in enumerate(copies, first_copy):
         waits[k].update(readers.get(used[0], ()))  # those that read what is overwritten come first
@@ -283,6 +288,12 @@ def _number_temporaries(buffers: Sequence[Buffer]) -> list[Buffer]:
     return numbered
 
 
+def _plan(buffers: Sequence[Buffer], lifetimes: Sequence[Lifetime]) -> Plan:
+    """Return the arena of the temporaries; laid out by each run if some sizes are symbolic."""
+    symbolic = any(b.is_symbolic for b in buffers if b.role is Role.TEMPORARY)
+    return memory_plan.plan_slots(lifetimes) if symbolic else memory_plan.plan_memory(lifetimes)
+
+
 def _lifetimes(
     buffers: Sequence[Buffer], writer: Mapping[int, int], steps: Sequence[tuple[Call, Parameters]]
 ) -> list[Lifetime]:
@@ -301,7 +312,7 @@ def _lifetimes(
             n: numbers[other]
             for n, other in enumerate(used)
             if n and other in numbers and readers[other][-1] == k and buffers[other].bytes == size
-            if used.count(other) == 1
+            if used.count(other) == 1 and buffers[other].is_symbolic == buffers[b].is_symbolic
         }
         parameter = overwritable_parameter(call.kernel, last_read) if last_read else None
         overwrites = None if parameter is None else last_read[parameter]

@@ -52,7 +52,7 @@ class CompiledSchedule:
     variables: Sequence[str]
     """The names of the variables that kernels and sizes of buffers depend on, sorted."""
     node_evaluations: float
-    """How many nodes all kernels evaluate in a run, at most."""
+    """How many nodes all kernels evaluate in a run, at most; 0 where it depends on variables."""
 
 
 def load(

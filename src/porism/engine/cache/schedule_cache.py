@@ -92,7 +92,7 @@ def serialize(schedule: Schedule) -> str:
                 for s in schedule.steps
             ],
             "outputs": schedule.outputs,
-            "arena": [plan.offsets, plan.peak, plan.sum, plan.waits],
+            "arena": [plan.offsets, plan.peak, plan.sum, plan.waits, plan.slots],
             "in_place": schedule.in_place,
         }
     )
@@ -133,7 +133,8 @@ def deserialize(text: str) -> Schedule:
                 sizes[dim] = _read_size(dim)
     if not all(isinstance(text, str) for text in table["kernels"]):
         raise TypeError("a kernel is a text")
-    offsets, peak, total, waits = table["arena"]
+    offsets, peak, total, waits, slots = table["arena"]
+    pairs = tuple([(later, earlier) for later, earlier in waits])
     return Schedule(
         tuple(
             [
@@ -148,6 +149,6 @@ def deserialize(text: str) -> Schedule:
             ]
         ),
         tuple(table["outputs"]),
-        Plan(tuple(offsets), peak, total, tuple((later, earlier) for later, earlier in waits)),
+        Plan(tuple(offsets), peak, total, pairs, tuple(slots)),
         tuple((new, old) for new, old in table["in_place"]),
     )

@@ -71,16 +71,17 @@ def work_of(kernel: UOp, variables: Mapping[str, int]) -> Work:
     return Work(flops, _bytes(order, trip_counts))
 
 
-def max_node_evaluations(kernel: UOp) -> float:
-    """Return how many nodes a kernel evaluates, at most, for any values of its variables."""
+def node_evaluations(kernel: UOp, variables: Mapping[str, int]) -> float:
+    """Return how many nodes a kernel evaluates, at most, for some values of its variables."""
     trip_counts: dict[tuple[UOp, ...], float] = {(): 1.0}
+    extents = _TripCounts(variables).extent
     total = 0.0
     for node in toposort(kernel):
         loops = node.ranges
         if node.op is ops.REDUCE:
             loops += tuple(r for r in node.src[1:] if r.op is ops.RANGE)
         if loops not in trip_counts:
-            trip_counts[loops] = math.prod(max(float(r.vmax), 0.0) + 1 for r in loops)
+            trip_counts[loops] = math.prod(float(extents(loop.src[0])) for loop in loops)
         total += trip_counts[loops] * INSTRUCTIONS.get(node.op, 1)
     return total
 
@@ -96,7 +97,7 @@ class _TripCounts:
 
     def __init__(self, variables: Mapping[str, int]) -> None:
         self.variables = variables
-        self.extents: dict[UOp, int] = {}
+        self.known: dict[UOp, int] = {}
 
     def __call__(self, node: UOp) -> int:
         loops = set(node.ranges)
@@ -104,17 +105,18 @@ class _TripCounts:
             loops.update(r for r in node.src[1:] if r.op is ops.RANGE)
         total = 1
         for loop in loops:
-            total *= self._extent(loop.src[0])
+            total *= self.extent(loop.src[0])
         return total
 
-    def _extent(self, extent: UOp) -> int:
-        if extent not in self.extents:
+    def extent(self, extent: UOp) -> int:
+        """Return the extent of a loop."""
+        if extent not in self.known:
             # An extent that depends on another loop counts with its upper bound.
             is_known = not extent.ranges
-            self.extents[extent] = (
+            self.known[extent] = (
                 evaluate_size(extent, self.variables) if is_known else int(extent.vmax)
             )
-        return self.extents[extent]
+        return self.known[extent]
 
 
 def _operations(node: UOp) -> int:

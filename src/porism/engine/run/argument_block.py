@@ -32,6 +32,12 @@ class RunSizes:
     outputs: tuple[OutputSlots, ...]
     shared: tuple[int, ...]
     """The iterations of the parallel loop of each kernel; 1 if it has none."""
+    temporaries: tuple[tuple[int, int], ...]
+    """Offsets in the arena, and the argument words that hold the addresses."""
+    arena: int
+    """Bytes of the arena."""
+    is_long: bool
+    """Whether a run leaves the main thread, so that Ctrl-C is answered meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from porism.base.settings import is_debugging, settings, unoverridden
 from porism.engine.cache import kernel_cache, program_cache
 from porism.engine.cache.program_cache import CompiledSchedule
 from porism.engine.profile import kernel_observer
-from porism.engine.profile.work_counts import max_node_evaluations
+from porism.engine.profile.work_counts import node_evaluations
 from porism.engine.run import array_allocator
 from porism.engine.run.argument_block import (
     ArgumentBlock,
@@ -35,7 +35,7 @@ from porism.engine.run.argument_block import (
     lay_out_arguments,
 )
 from porism.engine.run.array_allocator import allocate, array_view
-from porism.engine.run.bound_sizes import element_count, evaluate_size
+from porism.engine.run.bound_sizes import element_count, evaluate_size, lay_out_arena
 from porism.engine.run.buffer_storage import Storage
 from porism.engine.run.prepacked_constants import Prepacking
 from porism.engine.tune.tuning_cache import TuningCache, known_actions
@@ -160,10 +160,10 @@ class Program:
         self.inputs = [(b.number, word) for b, words in words_of[Role.INPUT] for word in words]
         """PARAM number and argument word of each use of an input."""
         self.outputs = [(b.dtype.numpy, words) for b, words in words_of[Role.OUTPUT]]
-        offsets = schedule.arena.offsets
         self.temporaries = [
-            (offsets[b.number], word) for b, words in words_of[Role.TEMPORARY] for word in words
+            (b.number, word) for b, words in words_of[Role.TEMPORARY] for word in words
         ]
+        """Number and argument word of each use of a temporary."""
         self.output_order = _output_order(schedule)
         """The output buffer of each root of the graph; None if they correspond one to one."""
         self.in_place = _in_place(schedule)
@@ -171,8 +171,6 @@ class Program:
         self.launch_count = len(launches(schedule.steps))
         self.is_recent = True
         """Whether it was used since unused programs were last evicted."""
-        self.is_long = self.compiled.node_evaluations >= LONG_RUN_NODES
-        """Whether a run leaves the main thread, so that Ctrl-C is answered meanwhile."""
         self.variable_names = tuple(self.compiled.variables)
         self.variables = [
             (word, self.variable_names.index(name)) for word, name in layout.variables
@@ -234,13 +232,13 @@ class Program:
                 outputs.append((array_view(owner, dtype), address))
             for slot in slots:
                 words[slot] = address
-        arena = self._arena(block) if self.temporaries else None
+        arena = self._arena(block, sizes) if self.temporaries else None
         values, threads = _latest_pool
         if (
             values is not unoverridden()
             or kernel_observer.observers
             or is_debugging()
-            or self.is_long
+            or sizes.is_long
         ):
             alive = (self, inputs, fixed, outputs, arena, array_allocator.leases)
             self._run_observed(block, variables, alive)
@@ -261,12 +259,13 @@ class Program:
         is kept alive, also when Python ends. The kernels after it are not started.
         """
         threads, jobs = thread_pool(), ctypes.addressof(block.jobs)
+        is_long = block.sizes is not None and block.sizes.is_long
 
         def run_all(_alive: object = (block, alive)) -> None:
             threads.run(block.address + 8 * ORDER_WORDS, self.launch_count)
 
         def start(run: Callable[[], T]) -> T:
-            return run_off_main_thread(run) if self.is_long else run()
+            return run_off_main_thread(run) if is_long else run()
 
         try:
             if kernel_observer.is_observed():
@@ -304,12 +303,12 @@ class Program:
         ]
         block.fixed = fixed.token
 
-    def _arena(self, block: ArgumentBlock) -> Any:
+    def _arena(self, block: ArgumentBlock, sizes: RunSizes) -> Any:
         """Return memory for the temporaries, and write their addresses."""
-        arena, address = allocate(self.schedule.arena.peak)
+        arena, address = allocate(sizes.arena)
         if block.arena != address:
             block.arena = address
-            for offset, slot in self.temporaries:
+            for offset, slot in sizes.temporaries:
                 block.words[slot] = address + offset
         return arena
 
@@ -317,6 +316,10 @@ class Program:
         values = tuple(variables[name] for name in self.variable_names)
         buffers = [b for b in self.schedule.buffers if b.role is Role.OUTPUT]
         shared = [function.parallel for function in self.functions]
+        offsets, arena = lay_out_arena(self.schedule, variables)
+        evaluations = self.compiled.node_evaluations
+        if values:
+            evaluations = _node_evaluations(self.schedule, variables)
         sizes = RunSizes(
             values,
             tuple(
@@ -324,6 +327,9 @@ class Program:
                 for buffer, (dtype, slots) in zip(buffers, self.outputs, strict=True)
             ),
             tuple(1 if size is None else evaluate_size(size, variables) for size in shared),
+            tuple((offsets[number], word) for number, word in self.temporaries),
+            arena,
+            evaluations >= LONG_RUN_NODES,
         )
         if len(self._sizes) >= MAX_SIZES:
             self._sizes.clear()
@@ -336,6 +342,7 @@ class Program:
         sizes = self._sizes.get(values) or self._new_sizes(variables)
         if block.sizes is not sizes:
             block.sizes = sizes
+            block.arena = 0  # its offsets are others
             for slot, position in self.variables:
                 block.words[slot] = sizes.variables[position]
             for k, (count, (words, slot)) in enumerate(
@@ -368,13 +375,14 @@ def compile_schedule(
     kernels = [*packing.kernels, *packing.copy_kernels]
     functions = compile_kernels(kernels, backend, packing.scheduled)
     count = len(packing.kernels)
+    names_of_variables = sorted(_variable_names(schedule))
     compiled = CompiledSchedule(
         functions[:count],
         functions[count:],
         packing.copies,
         packing.copy_of_parameter,
-        sorted(_variable_names(schedule)),
-        _node_evaluations(schedule),
+        names_of_variables,
+        0.0 if names_of_variables else _node_evaluations(schedule, {}),
     )
     if keeps and schedule.key:
         names = kernel_cache.entry_names(kernels, backend, dict.fromkeys(packing.scheduled, ()))
@@ -383,10 +391,10 @@ def compile_schedule(
     return compiled
 
 
-def _node_evaluations(schedule: Schedule) -> float:
+def _node_evaluations(schedule: Schedule, variables: Mapping[str, int]) -> float:
     """Return how many nodes all kernels evaluate in a run, at most."""
     kernels = Counter(step.kernel for step in schedule.steps)
-    return sum(max_node_evaluations(kernel) * times for kernel, times in kernels.items())
+    return sum(node_evaluations(kernel, variables) * times for kernel, times in kernels.items())
 
 
 def _variable_names(schedule: Schedule) -> set[str]:

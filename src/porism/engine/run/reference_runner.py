@@ -12,7 +12,7 @@ import numpy as np
 
 from porism.backends.backend_table import BACKENDS
 from porism.engine.profile import kernel_observer
-from porism.engine.run.bound_sizes import element_count
+from porism.engine.run.bound_sizes import element_count, lay_out_arena
 from porism.evaluate import Memory, run_arrays, run_kernel
 from porism.evaluate.evaluation import needs_steps
 from porism.ir.facts.semantics import Array
@@ -23,7 +23,8 @@ from porism.schedule.schedule import Buffer, Role, Schedule
 
 def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int]) -> list[Array]:
     """Run a schedule on arrays; return the output arrays, each one-dimensional."""
-    arena = np.zeros(schedule.arena.peak, np.uint8)
+    offsets, size = lay_out_arena(schedule, variables)
+    arena = np.zeros(size, np.uint8)
     memories: dict[int, Memory] = {}
     for position, buffer in enumerate(schedule.buffers):
         if buffer.role is Role.INPUT:
@@ -36,7 +37,7 @@ def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int
         written = schedule.buffers[step.buffers[0]]
         if written.role is Role.TEMPORARY:
             memories[step.buffers[0]] = _arena_slice(
-                arena, schedule, written, element_count(written, variables)
+                arena, offsets[written.number], written, element_count(written, variables)
             )
         _run_kernel(step.kernel, [memories[b] for b in step.buffers], variables)
         return ()  # no thread but this one
@@ -49,8 +50,7 @@ def run(schedule: Schedule, inputs: Sequence[Array], variables: Mapping[str, int
     return [memories[position].data for position in schedule.outputs]
 
 
-def _arena_slice(arena: Array, schedule: Schedule, buffer: Buffer, size: int) -> Memory:
-    begin = schedule.arena.offsets[buffer.number]
+def _arena_slice(arena: Array, begin: int, buffer: Buffer, size: int) -> Memory:
     data = arena[begin : begin + size * buffer.dtype.numpy.itemsize].view(buffer.dtype.numpy)
     return Memory(data, np.zeros(size, np.bool_))
 

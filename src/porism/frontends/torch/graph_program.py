@@ -1,74 +1,60 @@
 """Graph program: a graph of ATen operators as pieces that Porism compiles, and calls of torch.
 
 Nodes are taken in an order in which they can run. All that can be compiled at some point becomes
-one jitted function; operators that take values, such as factorizations by LAPACK, are called
-between such functions; what cannot be compiled, or fails to be, is called in torch, one operator at
-a time, and noted in the report. Python's numbers (sizes that are symbolic) are computed on the way.
+one compiled piece; operators that take values, such as factorizations by LAPACK, are called
+between such pieces; what cannot be compiled, or fails to be, is called in torch, one operator at
+a time, and noted in the report. Symbolic sizes are computed from those of the arguments.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import torch
 from torch.fx import GraphModule, Node
 
-from porism.frontends.torch.aten import (  # noqa: F401 - they fill the table
-    aten_complex,
-    aten_distances,
-    aten_elementwise,
-    aten_histograms,
-    aten_indexing,
-    aten_matrices,
-    aten_movement,
-    aten_network,
-    aten_normalization,
-    aten_pooling,
-    aten_reductions,
-    aten_sampling,
-    aten_special,
-)
+from porism.base.dtypes import index
+from porism.engine.run.buffer_storage import new_placeholder
 from porism.frontends.torch.aten.aten_table import TABLE
-from porism.frontends.torch.fallback_report import note_compiled, note_fallback
-from porism.frontends.torch.torch_memory import NAMES, from_torch, to_torch, with_strides
-from porism.tensor.jit.jit import jit
+from porism.frontends.torch.compiled_piece import CompiledPiece, SymbolError
+from porism.frontends.torch.fallback_report import CompiledNames, report
+from porism.frontends.torch.graph_sizes import NO_SIZES, CallSizes, GraphSizes
+from porism.frontends.torch.node_tracing import (
+    NodeError,
+    expression_of,
+    run_node,
+    substituted,
+    tensors_in,
+    traced_sizes,
+)
+from porism.frontends.torch.size_expressions import (
+    UnknownSizeError,
+    evaluate_expression,
+    symbols_of,
+)
+from porism.frontends.torch.torch_memory import (
+    NAMES,
+    from_torch,
+    hint,
+    strides_in_order,
+    to_torch,
+    with_strides,
+)
+from porism.ir.node import UOp
+from porism.tensor.promotion import as_dtype
 from porism.tensor.tensor import Tensor
 
-
-class NodeError(Exception):
-    """An operator that could not be compiled in the form in which it occurs."""
-
-    def __init__(self, node: Node, why: str) -> None:
-        super().__init__(why)
-        self.node = node
-
-
-@dataclass(eq=False)
-class Piece:
-    """Nodes that one jitted function computes."""
-
-    nodes: list[Node]
-    inputs: list[Node]
-    outputs: list[Node]
-    function: Callable[..., Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.function = jit(self._trace)
-
-    def _trace(self, *values: Any) -> tuple[Any, ...]:
-        """Compute the outputs from the inputs, as tensors of Porism."""
-        env: dict[Node, Any] = dict(zip(self.inputs, values, strict=True))
-        for node in self.nodes:
-            try:
-                env[node] = _run(node, env)
-            except NodeError:
-                raise
-            except Exception as error:
-                raise NodeError(node, f"{type(error).__name__}: {error}") from error
-        return tuple(env[node] for node in self.outputs)
+VIEWS: Final = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("alias.default", "detach.default", "expand.default", "permute.default", "select.int"),
+        *("slice.Tensor", "squeeze.default", "squeeze.dim", "squeeze.dims", "t.default"),
+        *("transpose.int", "unsqueeze.default", "view.default"),
+    )
+)
+"""Operators whose result is a view of their first argument, which torch makes at once."""
 
 
 class GraphProgram:
@@ -81,21 +67,32 @@ class GraphProgram:
         self.constants = {
             n: getattr(module, str(n.target)) for n in module.graph.nodes if n.op == "get_attr"
         }
+        self.sizes = GraphSizes.of_graph(self.placeholders)
         self.refused: dict[Node, str] = {}
-        self.hosted: set[Node] = set()
-        self.steps: list[Piece | Node] = []
+        self.hosted: dict[Node, CompiledNames] = {}
+        self.steps: list[CompiledPiece | Node] = []
+        self.views: set[Node] = set()
+        """Nodes that torch computes since they are views of what is there."""
+        self.numbers: dict[Node, Any] = {}
+        """The nodes that are sizes, with the expression of each."""
         self._plan()
+
+    # -- planning ----------------------------------------------------------------------------------
 
     def _plan(self) -> None:
         """Cut the graph into pieces and single nodes, in an order in which they can run."""
         calls = [n for n in self.module.graph.nodes if n.op == "call_function"]
+        self.numbers = {n: n.meta["val"].node.expr for n in calls if self._is_size(n)}
         covered = {n for n in calls if self._is_covered(n)}
-        self.hosted = {n for n in covered if TABLE[str(n.target)].host}
-        compiled = covered - self.hosted
+        self.hosted = {
+            n: CompiledNames([str(n.target)]) for n in covered if TABLE[str(n.target)].host
+        }
+        compiled = covered - self.hosted.keys()
         compiled |= {n for n in calls if _is_part_of(n, compiled)}
-        ready = {*self.placeholders, *self.constants}
-        waiting = calls
+        ready = {*self.placeholders, *self.constants, *self.numbers}
+        waiting = [n for n in calls if n not in ready]
         self.steps = []
+        self.views = set()
         while waiting:
             taken: list[Node] = []
             for node in waiting:
@@ -103,13 +100,24 @@ class GraphProgram:
                     taken.append(node)
                     ready.add(node)
             if taken:
-                self.steps.append(self._piece(taken))
+                self._add_piece(taken)
             others = [n for n in waiting if n not in ready]
             for node in others:
                 if node not in compiled and all(s in ready for s in node.all_input_nodes):
                     self.steps.append(node)
                     ready.add(node)
             waiting = [n for n in waiting if n not in ready]
+
+    def _is_size(self, node: Node) -> bool:
+        """Whether a node is a whole number that follows from the symbols of the graph."""
+        meta = node.meta.get("val")
+        if not isinstance(meta, torch.SymInt) or not self.sizes.knows([meta.node.expr]):
+            return False
+        try:
+            evaluate_expression(meta.node.expr, dict.fromkeys(self.sizes.sources, 2))
+        except UnknownSizeError:
+            return False
+        return True
 
     def _is_covered(self, node: Node) -> bool:
         """Whether an operator is in the table, and its tensors are of types that it takes."""
@@ -119,22 +127,36 @@ class GraphProgram:
         if str(node.target).startswith("aten.as_strided") and not _fills_its_storage(node.args[0]):
             return False
         metas = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
-        tensors = [t for meta in metas for t in _tensors(meta)]
+        tensors = [t for meta in metas for t in tensors_in(meta)]
         return bool(tensors) and all(
             t.dtype in NAMES and t.layout is torch.strided and (row.complex or not t.is_complex())
             for t in tensors
         )
 
-    def _piece(self, nodes: list[Node]) -> Piece:
-        """Return the piece of some nodes: what it reads from outside, and what is read of it."""
+    def _add_piece(self, nodes: list[Node]) -> None:
+        """Add the piece of some nodes; views of its inputs and its outputs are made by torch."""
         inside = set(nodes)
-        inputs = dict.fromkeys(s for n in nodes for s in n.all_input_nodes if s not in inside)
         outputs = [
             n
             for n in nodes
             if any(u not in inside for u in n.users) and isinstance(n.meta.get("val"), torch.Tensor)
         ]
-        return Piece(nodes, list(inputs), outputs)
+        made: dict[Node, None] = {}
+        wanted = set(outputs)
+        for node in outputs:
+            chain = _view_chain(node, inside, wanted)
+            made.update(dict.fromkeys(chain))
+        outputs = [n for n in outputs if n not in made]
+        needed = _needed(outputs, inside)
+        computed = [n for n in nodes if n in needed]
+        if computed:
+            inputs = dict.fromkeys(
+                s for n in computed for s in n.all_input_nodes if s not in needed
+            )
+            self.steps.append(CompiledPiece(computed, list(inputs), outputs, self.sizes))
+        views = [n for n in nodes if n in made]
+        self.steps += views
+        self.views.update(views)
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -144,16 +166,25 @@ class GraphProgram:
             try:
                 return self._run(args)
             except NodeError as failed:
-                self.refused[failed.node] = str(failed)
-                self._plan()
+                if not self._make_static(failed.node, str(failed), args):
+                    self.refused[failed.node] = str(failed)
+                    self._plan()
+            except SymbolError as failed:
+                report().note_static_size("a graph", str(failed))
+                self.sizes.make_static(failed.symbols)
 
     def _run(self, args: Sequence[Any]) -> list[Any]:
         env: dict[Node, Any] = dict(zip(self.placeholders, args, strict=True))
         env.update(self.constants)
+        call = self.sizes.of_call(args) if self.sizes.sources else NO_SIZES
+        for node, expression in self.numbers.items():
+            env[node] = evaluate_expression(expression, call.values)
         with torch.no_grad():
             for step in self.steps:
-                if isinstance(step, Piece):
-                    self._run_piece(step, env)
+                if isinstance(step, CompiledPiece):
+                    step.run(env, call)
+                elif step in self.views:
+                    env[step] = _view(step, env)
                 elif step in self.hosted:
                     env[step] = self._call_host(step, env)
                 else:
@@ -164,7 +195,7 @@ class GraphProgram:
 
     def _call_torch(self, node: Node, env: dict[Node, Any]) -> Any:
         """Call an operator in torch."""
-        args, kwargs = _substituted(node, env)
+        args, kwargs = substituted(node, env)
         target: Any = node.target
         result = target(*args, **kwargs)
         meta = node.meta.get("val")
@@ -173,7 +204,7 @@ class GraphProgram:
             result = with_strides(result, meta)
         if isinstance(target, torch._ops.OpOverload):
             why = self.refused.get(node, "it is not in the table of operators")
-            note_fallback(str(target), why)
+            report().note_fallback(str(target), why)
         return result
 
     def _call_host(self, node: Node, env: dict[Node, Any]) -> Any:
@@ -181,50 +212,111 @@ class GraphProgram:
         values = {n: env[n] for n in node.all_input_nodes}
         given = {n: from_torch(v) if isinstance(v, torch.Tensor) else v for n, v in values.items()}
         try:
-            results = _run(node, given)
+            results = run_node(node, given, {})
         except Exception as error:
             raise NodeError(node, f"{type(error).__name__}: {error}") from error
         meta = node.meta["val"]
         if isinstance(meta, torch.Tensor):
-            found: Any = to_torch(results, _concrete(meta, results))
+            found: Any = _like_traced(results, meta)
         else:
             used = {user.args[1] for user in node.users}
             for k, result in enumerate(results):
                 if result is None and k in used:
                     raise NodeError(node, f"its result {k} is not computed")
             found = [
-                None if r is None else to_torch(r, _concrete(m, r))
+                None if r is None else _like_traced(r, m)
                 for m, r in zip(meta, results, strict=True)
             ]
-        note_compiled([str(node.target)])
+        report().note_run(self.hosted[node])
         return found
 
-    def _run_piece(self, piece: Piece, env: dict[Node, Any]) -> None:
-        """Run a jitted function, and put its results into the environment as torch's tensors."""
-        values = [env[n] for n in piece.inputs]
-        given = [from_torch(v) if isinstance(v, torch.Tensor) else v for v in values]
-        for node, result in zip(piece.outputs, piece.function(*given), strict=True):
-            env[node] = to_torch(result, _concrete(node.meta["val"], result))
-        note_compiled([str(n.target) for n in piece.nodes])
+    # -- sizes that cannot be symbolic -------------------------------------------------------------
+
+    def _make_static(self, node: Node, why: str, args: Sequence[Any]) -> bool:
+        """Make the sizes static with which an operator cannot be traced; return whether it can."""
+        metas = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+        sizes = [expression_of(n) for m in metas for t in tensors_in(m) for n in t.shape]
+        sizes += [m.node.expr for m in metas if isinstance(m, torch.SymInt)]
+        symbols = [s for s in self.sizes.variables if s in symbols_of(sizes)]
+        if not symbols:
+            return False
+        call = self.sizes.of_call(args)
+        for static in (*([s] for s in symbols), symbols):
+            if self._is_traceable(node, static, call):
+                report().note_static_size(str(node.target), why)
+                self.sizes.make_static(static)
+                return True
+        return False
+
+    def _is_traceable(self, node: Node, static: Sequence[Any], call: CallSizes) -> bool:
+        """Whether an operator can be traced if some symbols are static."""
+        bound = self.sizes.bound(call.values)
+        symbols = {s: call.values[s] if s in static else dim for s, dim in bound.items()}
+        try:
+            env = {n: _placeholder(n.meta["val"], symbols) for n in node.all_input_nodes}
+            run_node(node, env, symbols)
+        except Exception:  # whatever it is: the trace would fail with it
+            return False
+        return True
 
 
-def _concrete(meta: torch.Tensor, result: Any) -> torch.Tensor:
-    """Return a tensor that torch traced; of symbolic strides, those in its order."""
-    if all(isinstance(s, int) for s in (*meta.shape, *meta.stride())):
-        return meta
-    order = sorted(range(meta.dim()), key=lambda k: -_hint(meta.stride(k)))
-    strides, step = [0] * meta.dim(), 1
-    for k in reversed(order):
-        strides[k] = step
-        step *= max(int(result.shape[k]), 1)
-    return torch.empty_strided(
-        [int(n) for n in result.shape], strides, dtype=meta.dtype, device="meta"
-    )
+def _placeholder(meta: Any, symbols: dict[Any, Any]) -> Any:
+    """Return what stands for a value in a trace of one operator."""
+    if isinstance(meta, (list, tuple)):
+        return [_placeholder(item, symbols) for item in meta]
+    if isinstance(meta, torch.SymInt):
+        return evaluate_expression(meta.node.expr, symbols)
+    if not isinstance(meta, torch.Tensor) or meta.is_complex():
+        raise UnknownSizeError("no tensor, or a complex one")
+    dims = [UOp.const(index, n) if isinstance(n, int) else n for n in traced_sizes(meta, symbols)]
+    return Tensor(new_placeholder(as_dtype(NAMES[meta.dtype]), tuple(dims)))
 
 
-def _hint(size: Any) -> int:
-    """Return a symbolic number as it was in the example."""
-    return size if isinstance(size, int) else int(size.node.hint or 0)
+def _view(node: Node, env: dict[Node, Any]) -> Any:
+    """Return a view of a tensor."""
+    args, kwargs = substituted(node, env)
+    target: Any = node.target
+    try:
+        return target(*args, **kwargs)
+    except RuntimeError:  # its elements lie in memory otherwise than torch saw when it traced
+        return target(args[0].contiguous(), *args[1:], **kwargs)
+
+
+def _view_chain(node: Node, inside: set[Node], outputs: set[Node]) -> list[Node]:
+    """Return the views by which a node is made of one that is there in any case; else nothing."""
+    chain: list[Node] = []
+    while node in inside:
+        if chain and node in outputs and str(node.target) not in VIEWS:
+            return chain
+        source = node.args[0] if node.args else None
+        if str(node.target) not in VIEWS or not isinstance(source, Node):
+            return []
+        chain.append(node)
+        node = source
+    return chain
+
+
+def _needed(outputs: Sequence[Node], inside: set[Node]) -> set[Node]:
+    """Return the nodes inside of a piece that its outputs depend on."""
+    needed: set[Node] = set()
+    pending = list(outputs)
+    while pending:
+        node = pending.pop()
+        if node in inside and node not in needed:
+            needed.add(node)
+            pending += node.all_input_nodes
+    return needed
+
+
+def _like_traced(result: Any, meta: torch.Tensor) -> torch.Tensor:
+    """Return a computed tensor as torch's, with the strides that it traced."""
+    found = to_torch(result, meta.dtype)
+    strides: Sequence[Any] = meta.stride()
+    if not all(isinstance(s, int) for s in strides):
+        order = sorted(range(meta.dim()), key=lambda k: -hint(meta.stride(k)))
+        strides = strides_in_order(list(found.shape), order)
+    sizes = list(found.shape)
+    return with_strides(found, torch.empty_strided(sizes, list(strides), device="meta"))
 
 
 def _fills_its_storage(node: Any) -> bool:
@@ -238,84 +330,3 @@ def _is_part_of(node: Node, compiled: set[Node]) -> bool:
     """Whether a node takes one of the results of an operator that is compiled."""
     source = node.args[0] if node.args else None
     return node.target is operator.getitem and isinstance(source, Node) and source in compiled
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in a value that torch has traced."""
-    if isinstance(value, (list, tuple)):
-        return [t for item in value for t in _tensors(item)]
-    return [value] if isinstance(value, torch.Tensor) else []
-
-
-def _substituted(node: Node, env: dict[Node, Any]) -> tuple[Any, Any]:
-    """Return the arguments of a node with the values of other nodes."""
-    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
-    return args, kwargs
-
-
-# -- inside of a trace -----------------------------------------------------------------------------
-
-
-def _run(node: Node, env: dict[Node, Any]) -> Any:
-    """Return the value of a node as tensors of Porism, in the types that torch gives them."""
-    args, kwargs = _substituted(node, env)
-    if node.target is operator.getitem:
-        if args[0][args[1]] is None:
-            source: Any = node.args[0]
-            raise NodeError(source, f"its result {args[1]} is not computed")
-        return args[0][args[1]]
-    row = TABLE[str(node.target)]
-    kwargs = {name: _as_option(value) for name, value in kwargs.items()}
-    args = [_as_option(value) for value in args]
-    if row.promoting:
-        dtype = NAMES[_computation_dtype(node)]
-        args = [_promoted(a, dtype) if isinstance(a, Tensor) else a for a in args]
-    return _as_traced(row.run(*args, **kwargs), node.meta["val"])
-
-
-def _promoted(x: Tensor, dtype: str) -> Tensor:
-    """Return an operand in the type that torch computes in; complex ones of real results stay."""
-    return x if x.dtype.kind == "c" and not dtype.startswith("complex") else x.astype(dtype)
-
-
-def _as_option(value: Any) -> Any:
-    """Return a type of torch as its name."""
-    return NAMES.get(value, value) if isinstance(value, torch.dtype) else value
-
-
-def _computation_dtype(node: Node) -> torch.dtype:
-    """Return the type in which torch computes an elementwise operator."""
-    result: torch.dtype = _tensors(node.meta["val"])[0].dtype
-    if result is not torch.bool:
-        return result
-    operands = [a.meta["val"] if isinstance(a, Node) else a for a in node.args]
-    operands = [a for a in operands if isinstance(a, (torch.Tensor, bool, int, float))]
-    dtype = result
-    for k, operand in enumerate(operands):
-        if k == 0:
-            dtype = (
-                operand.dtype
-                if isinstance(operand, torch.Tensor)
-                else torch.result_type(operand, operand)
-            )
-        else:
-            dtype = (
-                torch.result_type(operands[0], operand)
-                if k == 1
-                else torch.promote_types(dtype, torch.result_type(operands[0], operand))
-            )
-    return dtype
-
-
-def _as_traced(value: Any, meta: Any) -> Any:
-    """Return a value in the type that torch traced; refuse one of another shape."""
-    if isinstance(meta, (list, tuple)):
-        assert len(value) == len(meta), f"{len(value)} results in place of {len(meta)}"
-        return [None if m is None else _as_traced(v, m) for v, m in zip(value, meta, strict=True)]
-    if value is None or not isinstance(meta, torch.Tensor):
-        return value
-    static = all(isinstance(n, int) for n in meta.shape)
-    assert not static or tuple(value.shape) == tuple(meta.shape), (
-        f"a result of shape {tuple(value.shape)} in place of {tuple(meta.shape)}"
-    )
-    return value.astype(NAMES[meta.dtype])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import ml_dtypes
@@ -49,20 +50,25 @@ def from_torch(x: torch.Tensor) -> Tensor:
     return from_array(x.view(view[0]).numpy().view(view[1]))
 
 
-def to_torch(x: Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return a computed tensor as one of torch, of the type and the strides of another."""
+def to_torch(x: Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return a computed tensor as a contiguous one of torch, of a type."""
     if isinstance(x, ComplexTensor):
-        parts = [to_torch(part, like.real) for part in (x.real_part, x.imag_part)]
-        return with_strides(torch.complex(*parts), like)
+        part = torch.float64 if dtype is torch.complex128 else torch.float32
+        return torch.complex(to_torch(x.real_part, part), to_torch(x.imag_part, part))
     buffer = x._buffer()
     array = array_of(buffer).reshape([int(size.arg) for size in buffer.src])
-    view = VIEWS.get(like.dtype)
-    if view is None:
-        result = torch.from_numpy(array)
-    else:
-        carrier = np.dtype(str(view[0]).removeprefix("torch."))
-        result = torch.from_numpy(array.view(carrier)).view(like.dtype)
-    return with_strides(result, like)
+    carrier = carrier_of(dtype)
+    return (
+        torch.from_numpy(array)
+        if carrier is None
+        else torch.from_numpy(array.view(carrier)).view(dtype)
+    )
+
+
+def carrier_of(dtype: torch.dtype) -> np.dtype[Any] | None:
+    """Return the integer type as which NumPy hands over a type that torch does not take of it."""
+    view = VIEWS.get(dtype)
+    return None if view is None else np.dtype(str(view[0]).removeprefix("torch."))
 
 
 def with_strides(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -79,3 +85,36 @@ def with_strides(x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     strided = torch.empty_strided(sizes, wanted, dtype=x.dtype)
     strided.copy_(x)
     return strided
+
+
+# -- the order of axes in memory -------------------------------------------------------------------
+
+
+def memory_order(meta: torch.Tensor) -> tuple[int, ...]:
+    """Return the axes of a tensor that torch has traced, as they lie in memory, outermost first.
+
+    They are in their own order if the elements do not fill the memory in any order.
+    """
+    sizes, strides = [hint(n) for n in meta.shape], [hint(s) for s in meta.stride()]
+    order = tuple(sorted(range(len(sizes)), key=lambda axis: -strides[axis]))
+    dense = strides_in_order(sizes, order)
+    if all(n == 1 or a == b for n, a, b in zip(sizes, strides, dense, strict=True)):
+        return order
+    return tuple(range(len(sizes)))
+
+
+def strides_in_order(sizes: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a tensor whose axes lie in memory in an order, outermost first."""
+    strides, step = [0] * len(sizes), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(sizes[axis], 1)
+    return tuple(strides)
+
+
+def hint(size: Any) -> int:
+    """Return a symbolic number as it was in the example."""
+    if isinstance(size, int):
+        return size
+    known = size.node.hint
+    return 0 if known is None else int(known)

@@ -192,6 +192,20 @@ class Jitted(Generic[Parameters, Result]):
                 return result  # type: ignore[no-any-return]
         if current.get() is not None:
             return self.function(*args, **kwargs)  # it becomes part of the outer trace
+        signature = self._signature(args, kwargs)
+        if signature.lazy and is_recording() and _is_differentiated(signature.tensors):
+            return self.function(*args, **kwargs)
+        traced = self._find(signature, args, kwargs)
+        self._fast_path = None if traced.fast_path is None else traced.fast_path.enable()
+        if signature.lazy:
+            realize_tensors(signature.tensors)
+        return traced.run(signature.tensors, signature.variables)  # type: ignore[no-any-return]
+
+    def replay(self, *args: Any, **kwargs: Any) -> Replay:
+        """Return the trace for some arguments, without running it; it is made if there is none."""
+        return self._find(self._signature(args, kwargs), args, kwargs)
+
+    def _signature(self, args: Any, kwargs: Any) -> Signature:
         signature = Signature()
         for value in args:
             signature.add(value)
@@ -201,23 +215,22 @@ class Jitted(Generic[Parameters, Result]):
                 signature.add(value)
         if len(signature.tensors) > 1:
             signature.add_aliasing()
-        if signature.lazy and is_recording() and _is_differentiated(signature.tensors):
-            return self.function(*args, **kwargs)
         if disabled.get():
             signature.parts.append(NO_GRADIENTS)
         signature.parts.append(settings.backend)
         if self.fast_math is None:
             signature.parts.append(settings.fast_math)
+        return signature
+
+    def _find(self, signature: Signature, args: Any, kwargs: Any) -> Replay:
+        """Return the trace of a signature; a new one if there is none, or it no longer applies."""
         key = tuple(signature.parts)
         traced = self._replays.get(key)
         why = None if traced is None else traced.why_outdated(signature.variables)
         if traced is None or why is not None:
             traced = self._retrace(key, signature, args, kwargs, why)
             traced.why_outdated(signature.variables)
-        self._fast_path = None if traced.fast_path is None else traced.fast_path.enable()
-        if signature.lazy:
-            realize_tensors(signature.tensors)
-        return traced.run(signature.tensors, signature.variables)  # type: ignore[no-any-return]
+        return traced
 
     def _retrace(
         self, key: tuple[Any, ...], signature: Signature, args: Any, kwargs: Any, why: str | None

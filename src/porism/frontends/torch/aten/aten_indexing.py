@@ -66,7 +66,7 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
 @aten("gather.default")
 def gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
     """Return the elements of x at indices along an axis."""
-    if not index.size:
+    if isinstance(index.size, int) and not index.size:
         return xp.zeros(index.shape, dtype=x.dtype)
     if not x.ndim or not index.ndim:
         flat = xp.take(xp.reshape(x, (-1,)), xp.reshape(index, (-1,)), axis=0)

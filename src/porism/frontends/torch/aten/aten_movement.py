@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from porism.frontends.tensor_functions import xp
-from porism.frontends.torch.aten.aten_table import aten
+from porism.frontends.torch.aten.aten_table import UncoveredFormError, aten
+from porism.ir.node import UOp
 from porism.tensor.tensor import Tensor
 
 
@@ -24,7 +25,7 @@ def same(x: Any, memory_format: Any = None) -> Any:
     return x
 
 
-@aten("_to_copy.default", "to.dtype")
+@aten("_to_copy.default", "to.dtype", "prims.convert_element_type.default")
 def to_copy(x: Any, *_: Any, dtype: Any = None, **__: Any) -> Any:
     """Return x; the type of the result is that which torch gives it.
 
@@ -138,8 +139,14 @@ def slice_scatter(
 ) -> Any:
     """Return x with a slice along an axis replaced."""
     axis = dim % x.ndim
-    positions = range(x.shape[axis])[start:end:step]
-    return _replaced(x, src, axis, positions.start, positions.step, len(positions))
+    size, count = x.shape[axis], src.shape[axis]
+    if isinstance(size, int) and isinstance(count, int):
+        positions = range(size)[start:end:step]
+        return _replaced(x, src, axis, positions.start, positions.step, len(positions))
+    begin = 0 if start is None else start
+    if (begin if isinstance(begin, int) else begin.vmax) < 0:
+        begin = size + begin
+    return _replaced(x, src, axis, begin, step, count)
 
 
 @aten("select_scatter.default")
@@ -149,9 +156,9 @@ def select_scatter(x: Any, src: Any, dim: int, index: int) -> Any:
     return _replaced(x, xp.expand_dims(src, axis=axis), axis, index % x.shape[axis], 1, 1)
 
 
-def _replaced(x: Any, src: Any, axis: int, start: int, step: int, count: int) -> Any:
+def _replaced(x: Any, src: Any, axis: int, start: Any, step: int, count: Any) -> Any:
     """Return x with `count` elements along an axis replaced: start, start + step, …"""
-    if not count:
+    if isinstance(count, int) and not count:
         return x
     position = xp.arange(x.shape[axis]) - start
     inside = (position >= 0) & (position < count * step) & (position % step == 0)
@@ -340,6 +347,10 @@ def scalar_tensor(s: Any, **_: Any) -> Any:
 @aten("arange.start_step")
 def arange(start: Any, end: Any, step: Any = 1, dtype: Any = None, **_: Any) -> Any:
     """Return evenly spaced numbers; those of int64 from the whole parts of the arguments."""
+    if isinstance(start, UOp) or isinstance(end, UOp):  # sizes of torch, not below one another
+        if step != 1:
+            raise UncoveredFormError("steps between symbolic sizes")
+        return xp.arange(end - start) + start
     if dtype == "int64":
         start, end, step = int(start), int(end), int(step)
     count = max(math.ceil((end - start) / step), 0)

@@ -40,12 +40,16 @@ TABLE: Final[dict[str, Operator]] = {}
 def aten(
     *names: str, promoting: bool = False, host: bool = False
 ) -> Callable[[Function], Function]:
-    """Register a function as operators: `aten("add.Tensor")` is `aten.add.Tensor`."""
+    """Register a function as operators: `aten("add.Tensor")` is `aten.add.Tensor`.
+
+    Those of torch's other library of operators are named with it, `prims.abs.default`.
+    """
 
     def register(function: Function) -> Function:
         for name in names:
-            assert f"aten.{name}" not in TABLE, f"there are two rows of aten.{name}"
-            TABLE[f"aten.{name}"] = Operator(function, promoting, host)
+            full = name if name.startswith("prims.") else f"aten.{name}"
+            assert full not in TABLE, f"there are two rows of {full}"
+            TABLE[full] = Operator(function, promoting, host)
         return function
 
     return register
