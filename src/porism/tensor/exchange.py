@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from porism.base.device_use import HOST
 from porism.ir.facts.semantics import Array
 from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.conversion import as_tensor, from_copy
@@ -14,7 +15,7 @@ from porism.tensor.memory.dlpack_capsules import CPU, HOST_DEVICES, array_of_cap
 from porism.tensor.memory.shared_memory import NotShared, not_shared, refused, shared_tensor
 from porism.tensor.promotion import as_dtype, name_of, type_error
 from porism.tensor.shapes import shape_error, to_text
-from porism.tensor.standard.devices import check_device
+from porism.tensor.standard.devices import check_device, on_device
 from porism.tensor.tensor import Tensor, method, operator
 
 
@@ -262,23 +263,27 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     >>> porism.from_dlpack(np.arange(3)).tolist()
     [0, 1, 2]
     """
-    check_device(device)
+    wanted = check_device(device)
     if isinstance(x, Tensor):
-        return Tensor(x.node) if copy else x
+        tensor = on_device(x, wanted)
+        return Tensor(x.node) if copy and tensor is x else tensor
     if not hasattr(x, "__dlpack__"):
         raise type_error(
             f"from_dlpack of a {type(x).__name__}",
             "it has no __dlpack__",
             "use asarray",
         )
-    array = _imported(x, device, copy)
+    array = _imported(x, wanted, copy)
     as_dtype(array.dtype)
-    tensor = "a copy was asked for" if copy else shared_tensor(array)
-    if isinstance(tensor, Tensor):
-        return tensor
+    if wanted in (None, HOST):
+        shared = "a copy was asked for" if copy else shared_tensor(array)
+        if isinstance(shared, Tensor):
+            return shared
+    else:
+        shared = f"its memory is not on the device {wanted!r}"
     if copy is False:
-        raise refused(x, tensor)
-    return from_copy(array)
+        raise refused(x, shared)
+    return from_copy(array, device=wanted or HOST)
 
 
 def _imported(x: Any, device: Any, copy: bool | None) -> Array:

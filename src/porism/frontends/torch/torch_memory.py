@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from porism.engine.run.buffer_storage import array_of
+from porism.engine.run.buffer_storage import host_array_of
 from porism.tensor.complex.complex_tensor import ComplexTensor, as_complex
 from porism.tensor.conversion import from_array
 from porism.tensor.tensor import Tensor
@@ -55,7 +55,7 @@ def to_torch(x: Tensor, like: torch.Tensor) -> torch.Tensor:
         parts = [to_torch(part, like.real) for part in (x.real_part, x.imag_part)]
         return with_strides(torch.complex(*parts), like)
     buffer = x._buffer()
-    array = array_of(buffer).reshape([int(size.arg) for size in buffer.src])
+    array = host_array_of(buffer).reshape([int(size.arg) for size in buffer.src])
     view = VIEWS.get(like.dtype)
     if view is None:
         result = torch.from_numpy(array)

@@ -106,6 +106,8 @@ def _is_worth_storing(node: UOp, constants: Collection[UOp]) -> bool:
     """Return whether a value can be in memory, and needs no more of it than its constants."""
     if node.dtype is index:  # it has no width; what it was converted from has
         return False
+    if node.op is ops.COPY:  # otherwise every call would move it
+        return True
     size = bytes_of(node)
     below = sum(bytes_of(n) for n in toposort(node) if n in constants)
     return size <= below or size <= min(MAX_GROWN_BYTES, MAX_GROWTH * below)

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overl
 
 import numpy as np
 
+from porism.base import device_use
 from porism.base.settings import settings
-from porism.engine.run.buffer_storage import new_placeholder
 from porism.gradient.stated_pullbacks import depends_on_variable, is_recording
-from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor.autodiff.leaf_state import disabled, make_leaf
 from porism.tensor.jit import captured_tensors
@@ -33,7 +32,7 @@ from porism.tensor.jit.fast_path import MISSED, FastPath, fast_path_of
 from porism.tensor.jit.nested_values import Signature, describe, leaves, map_leaves
 from porism.tensor.jit.replay import Replay, captured_argument_error, realize_tensors
 from porism.tensor.jit.trace_to_replay import make_replay
-from porism.tensor.jit.tracing import Trace, TracedGradient, current
+from porism.tensor.jit.tracing import Trace, TracedGradient, current, placeholder_of
 from porism.tensor.promotion import type_error
 from porism.tensor.shapes import as_int
 from porism.tensor.tensor import Tensor
@@ -201,6 +200,8 @@ class Jitted(Generic[Parameters, Result]):
         if disabled.get():
             signature.parts.append(NO_GRADIENTS)
         signature.parts.append(settings.backend)
+        if device_use.others_are_used:
+            signature.add_devices()
         if self.fast_math is None:
             signature.parts.append(settings.fast_math)
         key = tuple(signature.parts)
@@ -337,7 +338,7 @@ def _trace(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay:
     for tensor in signature.tensors:
         node = tensor._node
         if id(tensor) not in by_tensor:
-            by_tensor[id(tensor)] = Tensor(new_placeholder(node.dtype, shape(node)))
+            by_tensor[id(tensor)] = Tensor(placeholder_of(node))
             if tensor._leaf is not None:
                 make_leaf(by_tensor[id(tensor)])
         wrappers.append(by_tensor[id(tensor)])
