@@ -287,7 +287,7 @@ def is_replaceable(node: UOp) -> bool:
 
 def device_name(node: UOp) -> str:
     """Return the device of a value, where others than the processor are used."""
-    from porism.engine.device.placement import default_device
+    from porism.engine.device.device_placement import default_device
     from porism.ir.facts.node_device import device_of
 
     return device_of(node) or default_device()

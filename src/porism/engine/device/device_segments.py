@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from porism.engine.device.placement import default_device
+from porism.engine.device.device_placement import default_device
 from porism.engine.run.backend_runners import Prepared, Runner, prepare
 from porism.engine.run.buffer_storage import (
     Storage,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from porism.engine.device.device import Device, DeviceError
 from porism.engine.device.fake_device import FakeDevice
@@ -34,8 +35,8 @@ class EvaluatedProgram:
     ) -> list[Storage]:
         """Run on memory of the device; return the outputs."""
         device = self.device
-        arrays = [array for array, _ in inputs]
+        arrays: list[Any] = [array for array, _ in inputs]
         with device.opened():
-            views = [device.view(a.address, a.size, a.dtype) for a in arrays]  # type: ignore[attr-defined]
+            views = [device.view(a.address, a.size, a.dtype) for a in arrays]
             results = reference_runner.run(self.schedule, views, variables)
         return [device.store(result) for result in results]

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -31,10 +32,10 @@ Storage = tuple[Array, int]
 """One-dimensional memory, and the address of its first element. On the processor memory is an
 array; on another device it is a `DeviceArray`, which the engine only hands on."""
 
-_realized: WeakKeys[UOp, UOp] = WeakKeys()
-_realized_fast_math: WeakKeys[UOp, UOp] = WeakKeys()
-"""The BUFFER of each realized node; the second table has values computed with fast math, which are
-only returned while `fast_math` is on."""
+_realized: WeakKeys[UOp, UOp | ref[UOp]] = WeakKeys()
+_realized_fast_math: WeakKeys[UOp, UOp | ref[UOp]] = WeakKeys()
+"""The BUFFER of each realized node, or a reference to one that may move; the second table has
+values computed with fast math, which are only returned while `fast_math` is on."""
 
 _origins: WeakKeys[UOp, UOp] = WeakKeys()
 """BUFFERs that are on their device by chance, and what they are on another one."""
@@ -223,7 +224,9 @@ def record_realized(node: UOp, buffer: UOp, *, exact: bool = True) -> None:
     A value that is not `exact` is only returned while `fast_math` is on.
     """
     if node is not buffer:
-        (_realized if exact else _realized_fast_math)[node] = buffer
+        # A BUFFER that may move refers to the node, and both would be kept for ever.
+        known = buffer if _origins.get(buffer) is None else ref(buffer)
+        (_realized if exact else _realized_fast_math)[node] = known
 
 
 def realized_buffer(node: UOp) -> UOp | None:
@@ -232,8 +235,8 @@ def realized_buffer(node: UOp) -> UOp | None:
         return node
     buffer = _realized.get(node)
     if buffer is None and _realized_fast_math and settings.fast_math:
-        return _realized_fast_math.get(node)
-    return buffer
+        buffer = _realized_fast_math.get(node)
+    return buffer() if buffer.__class__ is ref else buffer  # type: ignore[operator,return-value]
 
 
 def note_movable(buffer: UOp, origin: UOp) -> None:

@@ -241,11 +241,18 @@ def _record(
     for node, output, (array, address) in zip(nodes, outputs, results, strict=True):
         buffer = buffer_for_array(output.dtype, output.dims, array, address, device)
         buffers.append(buffer)
-        if not node.uses_buffer and not (device_use.others_are_used and device_of(node)):
+        if not node.uses_buffer and _is_on_no_device(node):
             note_movable(buffer, node)
         if not output.is_constant:
             record_realized(node, buffer, exact=not settings.fast_math)
     return buffers
+
+
+def _is_on_no_device(node: UOp) -> bool:
+    """Return whether a value without a BUFFER below it is on no device, and has a known size."""
+    if any(dim.op is not ops.CONST for dim in shape(node)):
+        return False  # the node stays that of its tensor, and its BUFFER has to be found
+    return not device_use.others_are_used or device_of(node) is None
 
 
 def _parametrize(computation: Request) -> Request:

@@ -101,7 +101,7 @@ class Signature:
 
     def add_devices(self) -> None:
         """Add the devices of the tensors, and that of tensors that are made without one."""
-        from porism.engine.device.placement import default_device, own_device
+        from porism.engine.device.device_placement import default_device, own_device
 
         devices = [own_device(tensor._node) for tensor in self.tensors]
         self.parts.append((default_device(), *devices))

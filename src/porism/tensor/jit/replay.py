@@ -210,7 +210,7 @@ class Replay:
         """Return which captured tensor is on another device than when it was traced."""
         if not device_use.others_are_used:
             return None
-        from porism.engine.device.placement import own_device
+        from porism.engine.device.device_placement import own_device
 
         for tensor, device in self.devices:
             now = own_device(tensor._node)

@@ -133,7 +133,7 @@ def placeholder_of(node: UOp) -> UOp:
     """Return what stands for a value while a function is traced, on the device of the value."""
     if not device_use.others_are_used:
         return new_placeholder(node.dtype, shape(node))
-    from porism.engine.device.placement import own_device
+    from porism.engine.device.device_placement import own_device
 
     return new_placeholder(node.dtype, shape(node), own_device(node))
 

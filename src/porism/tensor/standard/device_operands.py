@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from porism.base import device_use
 from porism.base.settings import renew_values
-from porism.engine.device.placement import default_device, moved, placed
+from porism.engine.device.device_placement import default_device, moved, placed
 from porism.ir.facts.node_device import DeviceMismatch, device_of
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp

@@ -54,7 +54,7 @@ def new_device(device: Any) -> str:
         return name
     if not device_use.others_are_used:
         return HOST
-    from porism.engine.device.placement import default_device
+    from porism.engine.device.device_placement import default_device
 
     return default_device()
 
@@ -64,7 +64,7 @@ def on_device(x: Tensor, device: Any) -> Tensor:
     name = check_device(device)
     if name is None or not device_use.others_are_used:
         return x
-    from porism.engine.device.placement import default_device, moved
+    from porism.engine.device.device_placement import default_device, moved
 
     if x.dtype.kind == "c":
         real, imag = x.real_part, x.imag_part  # type: ignore[attr-defined]
