@@ -90,6 +90,11 @@ def host_result(array: Any, like: Tensor) -> Tensor:
     return Tensor(new_buffer(as_dtype(array.dtype), array.shape, contiguous))
 
 
+def own_array(array: Any) -> Tensor:
+    """Return a tensor of an array that nothing else writes to; it moves with other operands."""
+    return as_operand(array) if device_use.others_are_used else from_array(array)
+
+
 def to_array(value: Any, dtype: DType | None = None) -> Any:
     """Return a NumPy array of a supported type, of anything that NumPy can convert."""
     if isinstance(value, (list, tuple)) and _holds_tensor(value):

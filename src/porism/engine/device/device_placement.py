@@ -52,24 +52,25 @@ def placed(node: UOp) -> UOp:
     try:
         device_of(node)
     except DeviceMismatch:
-        fixed = {
-            device
-            for n in toposort(node, within=lambda n: n.op is not ops.COPY)
-            if n.op in (ops.BUFFER, ops.COPY)
-            and not is_movable(n)
-            and (device := device_of(n)) is not None
-        }
-        fixed = fixed or {default_device()}
+        order = toposort(node, within=_is_no_copy)
+        sources = dict.fromkeys(s for n in order for s in n.src)
+        ends = [s for s in sources if s.op in (ops.BUFFER, ops.COPY) and not is_movable(s)]
+        fixed = {device for s in ends if (device := device_of(s)) is not None}
         if len(fixed) > 1:
             raise
-        node = _with_origins(node, *fixed)
+        node = _with_origins(node, *(fixed or {default_device()}))
     return node
+
+
+def _is_no_copy(node: UOp) -> bool:
+    """Return whether a value is computed on the device of its sources."""
+    return node.op is not ops.COPY
 
 
 def _with_origins(node: UOp, device: str) -> UOp:
     """Return a value with what may move on a device."""
     replacements: dict[UOp, UOp] = {}
-    for n in toposort(node, within=lambda n: n.op is not ops.COPY):
+    for n in toposort(node, within=_is_no_copy):
         origin = origin_of(n) if n.op is ops.BUFFER and n.arg[1] != device else None
         if origin is not None:
             replacements[n] = ops.COPY(n, arg=device) if origin is n else origin

@@ -55,7 +55,7 @@ def find_device(name: str) -> Device:
             device = _devices.get(name)
             if device is None:
                 device = _devices[name] = _new_device(name)
-        note_device(name)
+    note_device(name)
     return device
 
 

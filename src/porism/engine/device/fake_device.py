@@ -11,6 +11,7 @@ margins, which are looked at when they are freed: a kernel that writes beyond it
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import ctypes
 import mmap
@@ -73,8 +74,8 @@ class FakeDevice(Device):
         self.start: int = start
         self._end = start
         """The first address that was never allocated."""
-        self._free: dict[int, list[int]] = {}
-        """The addresses of free memory, by its bytes with the margin."""
+        self._free = [(start, memory_bytes)]
+        """Begin and size of the free parts, in order."""
         self._lock = threading.RLock()
         self._depth = 0
 
@@ -100,14 +101,14 @@ class FakeDevice(Device):
     def take(self, nbytes: int) -> int:
         whole = _whole(nbytes)
         with self._lock:
-            found = self._free.get(whole)
-            if found:
-                address = found.pop()
-            else:
-                if self._end + whole > self.start + self.memory_bytes:
-                    raise MemoryError
-                address = self._end
-                self._end += whole
+            fitting = (k for k, (_, size) in enumerate(self._free) if size >= whole)
+            number = next(fitting, None)
+            if number is None:
+                raise MemoryError
+            address, size = self._free.pop(number)
+            if size > whole:
+                self._free.insert(number, (address + whole, size - whole))
+            self._end = max(self._end, address + whole)
             with self.opened():
                 ctypes.memset(address, PATTERN, whole)
         return address + MARGIN
@@ -118,13 +119,23 @@ class FakeDevice(Device):
             before = ctypes.string_at(address - MARGIN, MARGIN)
             after = ctypes.string_at(address + nbytes, whole - MARGIN - nbytes)
             ctypes.memset(address - MARGIN, PATTERN, whole)
-            self._free.setdefault(whole, []).append(address - MARGIN)
+            self._return(address - MARGIN, whole)
         if {*before, *after} - {PATTERN}:
             raise DeviceError(
                 f"memory beyond an allocation of {nbytes} bytes was written on {self.name!r}",
                 why="a kernel or a copy has written outside of its buffers",
                 fix="this is a fault of Porism: please report it",
             )
+
+    def _return(self, begin: int, size: int) -> None:
+        """Add memory to the free parts, together with its neighbours among them."""
+        number = bisect.bisect(self._free, (begin, size))
+        if number < len(self._free) and begin + size == self._free[number][0]:
+            size += self._free.pop(number)[1]
+        if number and sum(self._free[number - 1]) == begin:
+            begin, before = self._free.pop(number - 1)
+            size, number = size + before, number - 1
+        self._free.insert(number, (begin, size))
 
     def write(self, address: int, array: Array) -> None:
         with self.opened():

@@ -109,7 +109,7 @@ def device_runner(schedule: Schedule, device: str) -> tuple[Runner, Mapping[int,
         return EvaluatedProgram(schedule, place).call, {}
     key = (id(schedule), backend.name, device)
     program = _device_programs.get(key)
-    if program is None or program.schedule is not schedule:
+    if program is None or program.schedule is not schedule or program.device is not place:
         program = DeviceProgram(schedule, place, backend)
         with _lock:
             while len(_device_programs) >= MAX_PROGRAMS:

@@ -68,8 +68,10 @@ def on_device(x: Tensor, device: Any) -> Tensor:
 
     if x.dtype.kind == "c":
         real, imag = x.real_part, x.imag_part  # type: ignore[attr-defined]
-        parts = on_device(real, name), on_device(imag, name)
-        return x if parts == (real, imag) else type(x)(*parts)
+        moved_real, moved_imag = on_device(real, name), on_device(imag, name)
+        if moved_real is real and moved_imag is imag:
+            return x
+        return type(x)(moved_real, moved_imag)
     node = x.node
     if not node.uses_buffer and name == default_device() and x.device == name:
         return x
