@@ -15,6 +15,7 @@ import pytest
 import porism
 from porism.backends.llvm.host_target import host_target
 from porism.base.errors import PorismError
+from porism.doctor import machine_report, self_test
 from porism.engine.cuda import cuda_driver
 from porism.engine.cuda.cuda_device import CudaDevice
 from porism.engine.cuda.cuda_driver import start_driver
@@ -255,3 +256,16 @@ def test_without_the_package_the_error_says_what_to_install(
         porism.zeros(2, device="cuda")
     assert "porism[cuda]" in str(error.value)
     assert porism.devices() == ("cpu",)
+
+
+def test_the_doctor_tests_the_gpu(bindings: Bindings) -> None:
+    results = list(self_test.run(60.0, ["cuda"]))
+    assert [result.text for result in results] == [""] * len(self_test.programs())
+    assert bindings.calls["cuMemcpyDtoHAsync"] >= len(results)
+    assert machine_report.devices()["cuda"]["name"] == "Pretended GPU"
+
+
+def test_the_doctor_says_why_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Bindings(version=11040)
+    monkeypatch.setattr(cuda_driver, "driver", lambda: start_driver(made))
+    assert "not there: the NVIDIA driver is too old" in machine_report.devices()["cuda"]
