@@ -138,7 +138,7 @@ class Bindings:
         return (0,)
 
     def cuStreamCreate(self, _flags: int) -> Any:
-        return 0, "stream"
+        return 0, 77
 
     def cuStreamSynchronize(self, _stream: Any) -> Any:
         return (0,)

@@ -161,7 +161,11 @@ def test_a_kernel_that_cannot_be_assembled(bindings: Bindings) -> None:
 
 def test_the_stream_waits_for_other_libraries(bindings: Bindings) -> None:
     device().wait_for(7)
-    device().let_wait(7)
+    x = porism.asarray(DATA, device="cuda")
+    assert x.__dlpack_device__() == (2, 0)
+    x.__dlpack__(stream=7, max_version=(1, 0))
+    assert bindings.calls["cuStreamWaitEvent"] == 2
+    x.__dlpack__(stream=-1, max_version=(1, 0))
     assert bindings.calls["cuStreamWaitEvent"] == 2
 
 

@@ -238,6 +238,10 @@ class CudaDevice(Device):
         self.call("cuStreamSynchronize", self.stream)
         self._launched.clear()
 
+    @property
+    def stream_number(self) -> int:
+        return int(self.stream)
+
     def wait_for(self, stream: Any) -> None:
         """Let what is asked for from now on wait for what is on a stream of another library."""
         self._let_wait(self.stream, stream)

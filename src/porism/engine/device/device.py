@@ -185,6 +185,19 @@ class Device(ABC):
     def describe(self) -> dict[str, Any]:
         """Return what there is to say of the device, by topic."""
 
+    @property
+    def stream_number(self) -> int | None:
+        """The stream on which everything runs, for other libraries; None if there are none."""
+        return None
+
+    def let_wait(self, stream: Any) -> None:
+        """Let a stream of another library wait for everything that was asked for so far."""
+        raise DeviceError(
+            f"the stream {stream!r} of another library waits for the device {self.name!r}",
+            why="it has no streams",
+            fix="leave out stream",
+        )
+
     def copy_from(self, other: Device, source: DeviceArray) -> Storage:
         """Return a copy of memory on another device; by way of the host unless overridden."""
         return self.store(source.to_host())

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FAKE: Final = "fake"
 """The kind of devices for tests."""
 CUDA: Final = "cuda"
+DLPACK_CUDA: Final = 2
+"""The type kDLCUDA of DLPack."""
 
 KINDS: Final = (HOST, CUDA, FAKE)
 
@@ -77,6 +79,16 @@ def device_names() -> tuple[str, ...]:
 
     found = [canonical_name(f"{CUDA}:{k}") for k in range(device_count())]
     return (HOST, *found)
+
+
+def device_of_dlpack(kind: int, number: int) -> Device | None:
+    """Return a device by its type and number in DLPack; None if it is none of these here."""
+    if kind == DLPACK_CUDA:
+        return find_device(canonical_name(f"{CUDA}:{number}"))
+    for device in list(_devices.values()):  # others only if they were named before
+        if device.dlpack == (kind, number):
+            return device
+    return None
 
 
 def forget_devices() -> None:

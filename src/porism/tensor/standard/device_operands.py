@@ -8,6 +8,7 @@ from __future__ import annotations
 from porism.base import device_use
 from porism.base.settings import renew_values
 from porism.engine.device.device_placement import default_device, moved, placed
+from porism.ir import ops
 from porism.ir.facts.node_device import DeviceMismatch, device_of
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
@@ -48,9 +49,13 @@ def _mismatch(error: DeviceMismatch) -> DeviceMismatch:
 
 
 def _text(node: UOp) -> str:
-    """Return the type, the shape and the device of an operand."""
-    sizes = to_text(int(dim.arg) if dim.op.name == "CONST" else dim for dim in shape(node))
-    return f"{name_of(node.dtype)} {sizes} on {device_of(node)!r}"
+    """Return the type, the shape before it was broadcast, and the device of an operand."""
+    device = device_of(node)
+    if node.op is ops.EXPAND:
+        node = node.src[0]
+        node = node.src[0] if node.op is ops.RESHAPE else node
+    sizes = to_text(int(dim.arg) if dim.op is ops.CONST else dim for dim in shape(node))
+    return f"{name_of(node.dtype)} {sizes} on {device!r}"
 
 
 device_use.when_others_are_used(renew_values)
