@@ -62,10 +62,13 @@ class How:
     """With jit, a size of the inputs, and that of another call."""
     guarded: bool = False
     """Whether arrays end where memory ends."""
+    device: str = "cpu"
+    """The device that tensors are made on."""
 
     def __str__(self) -> str:
         parts = [f"backend={self.backend}", f"threads={self.threads}"]
         parts += [name for name in ("jit", "fast_math", "check", "guarded") if getattr(self, name)]
+        parts += [f"device={self.device}"] if self.device != "cpu" else []
         parts += [f"verify={self.verify}"] if self.verify else []
         parts += [f"actions={self.actions}"] if self.actions is not None else []
         parts += [f"resized={self.resized}"] if self.resized is not None else []
@@ -112,6 +115,7 @@ WAYS: Final[dict[str, dict[str, Any]]] = {
     **{f"verify{level}": {"verify": level} for level in (1, 2, 3)},
     **{name: {"backend": name} for name in ("c", "reference")},
     "guarded_c": {"backend": "c", "guarded": True},
+    "fake_device": {"device": "fake", "verify": 0, "guarded": False, "actions": None},
 }
 """What all programs of a run can have in common."""
 
@@ -145,7 +149,7 @@ def _settings(how: How) -> Iterator[None]:
     with (
         settings.override(
             backend=how.backend, threads=how.threads, verify=int(how.verify), check=how.check,
-            fast_math=how.fast_math, cache=False, progress=False,
+            fast_math=how.fast_math, cache=False, progress=False, device=how.device,
         ),
         guard_pages() if how.guarded else contextlib.nullcontext(),
     ):  # fmt: skip

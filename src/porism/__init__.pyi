@@ -295,6 +295,8 @@ def cumulative_sum(x: ArrayLike, *, axis: int | None = None, dtype: DTypeLike | 
     """Return the sums of the first 1, 2, … n elements along an axis, as in the Array API."""
 def deg2rad(x: ArrayLike) -> Tensor:
     """Return angles in degrees as radians: x · π/180."""
+def devices() -> tuple[str, ...]:
+    """Return the devices of this machine: the processor "cpu", and GPUs "cuda", "cuda:1" …"""
 def diag(x: ArrayLike, k: int = 0) -> Tensor:
     """Return a matrix with a vector on its k-th diagonal, or the k-th diagonal of a matrix."""
 def diag_embed(x: ArrayLike, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
@@ -567,7 +569,7 @@ def nonzero(x: ArrayLike, *, size: int | None = None, fill_value: int = 0) -> tu
     """Return the indices of the nonzero elements, a tensor for each axis, in row-major order."""
 def norm(x: ArrayLike, ord: builtins.float = 2, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the vector norm of order `ord` along axes: (sum |x|^ord)^(1/ord), 2 by default."""
-def normal(mean: builtins.float = ..., std: builtins.float = ..., shape: ShapeLike = ..., *, dtype: DTypeLike | None = None) -> Tensor:
+def normal(mean: builtins.float = ..., std: builtins.float = ..., shape: ShapeLike = ..., *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Return random numbers of the normal distribution with a mean and a standard deviation."""
 def normalize(x: ArrayLike, ord: builtins.float = 2, axis: Axes = 1, eps: builtins.float = ...) -> Tensor:
     """Return x divided by its norm along an axis, or by `eps` where the norm is less."""
@@ -587,7 +589,7 @@ def pairwise_distance(x1: ArrayLike, x2: ArrayLike, ord: builtins.float = 2, eps
     """Return the norm of x1 - x2 + eps along the last axis."""
 def percentile(x: ArrayLike, q: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the value below which q percent of the elements along an axis lie."""
-def permutation(x: int, *, dtype: DTypeLike | None = None) -> Tensor:
+def permutation(x: int, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Return the integers from 0 to x - 1 in random order."""
 def permute(x: ArrayLike, *axes: AxesLike) -> Tensor:
     """Return x with its axes in another order: PyTorch's name for `permute_dims`."""
@@ -613,11 +615,11 @@ def quantile(x: ArrayLike, q: ArrayLike, axis: Axes = None, *, keepdims: builtin
     """Return the value below which the fraction q (0 to 1) of the elements along axes lies."""
 def rad2deg(x: ArrayLike) -> Tensor:
     """Return angles in radians as degrees: x · 180/π."""
-def rand(*shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
+def rand(*shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Return uniform random numbers in [0, 1), float32 by default."""
-def randint(low: int, high: Any = None, shape: ShapeLike = ..., *, dtype: DTypeLike | None = None) -> Tensor:
+def randint(low: int, high: Any = None, shape: ShapeLike = ..., *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Return uniform random integers from low to high - 1; from 0 to low - 1 if `high` is None."""
-def randn(*shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
+def randn(*shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Return standard normal random numbers (mean 0, variance 1), float32 by default."""
 def real(x: ArrayLike) -> Tensor:
     """Return the real part of each number, as floats; `x.real` is the same."""
@@ -749,7 +751,7 @@ def unflatten(x: ArrayLike, axis: int, sizes: ShapeLike) -> Tensor:
     """Return x with one axis split into several of the given sizes, of which one may be -1."""
 def unfold(x: ArrayLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1) -> Tensor:
     """Return windows as columns (im2col): (n, c, h, w) becomes (n, c·taps, windows)."""
-def uniform(low: builtins.float = ..., high: builtins.float = ..., shape: ShapeLike = ..., *, dtype: DTypeLike | None = None) -> Tensor:
+def uniform(low: builtins.float = ..., high: builtins.float = ..., shape: ShapeLike = ..., *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """Return uniform random numbers in [low, high); `high` itself can occur by rounding."""
 def unique_all(x: ArrayLike) -> UniqueAllResult:
     """Return the distinct values, the first index, and count of each, and the inverse indices."""

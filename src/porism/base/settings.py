@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Final
 
+from porism.base.device_use import HOST, note_device
 from porism.base.errors import SettingsError
 
 PREFIX: Final = "PORISM_"
@@ -151,6 +152,24 @@ class Folder(Setting):
         return text if full and "\0" not in text else None
 
 
+class DeviceName(Setting):
+    """The name of a device, with a number where there are several: cpu, cuda, cuda:1."""
+
+    def __get__(self, instance: object, owner: type) -> str:
+        return str(self.value())
+
+    @property
+    def allowed(self) -> str:
+        return "cpu, cuda, or cuda: and a number"
+
+    def parse(self, text: str) -> str | None:
+        kind, colon, number = text.lower().partition(":")
+        digits = number.isascii() and number.isdigit() and len(number) <= 3
+        if not (kind.isascii() and kind.isidentifier()) or (colon and not digits):
+            return None
+        return f"{kind}:{int(number)}" if colon and int(number) else kind
+
+
 class Settings:
     """The table. A setting is added by a line here; `docs/settings.md` follows from it."""
 
@@ -197,6 +216,10 @@ class Settings:
         "of the system, or the evaluator, which is slow and checks every access.",
         words=("llvm", "c", "reference"),
     )  # fmt: skip
+    device = DeviceName(
+        HOST,
+        "The device of tensors that are made without one: the processor, or a GPU.",
+    )
     threads = Integer(
         0, "Threads that run a kernel; 0 for as many as there are cores.",
         low=0, high=4096,
@@ -275,7 +298,7 @@ class Settings:
             if parsed is None:
                 raise _not_allowed(setting, f"the setting {name}", value, "settings.override()")
             checked[name] = parsed
-        _note_debugging(checked)
+        _note(checked)
         token = _overrides.set(checked)
         try:
             yield
@@ -356,13 +379,15 @@ def _environment() -> dict[str, Value]:
     values = _values  # kept in hand: another thread may reload
     if values is None:
         values = _values = settings.read(os.environ)
-        _note_debugging(values)
+        _note(values)
     return values
 
 
-def _note_debugging(values: Mapping[str, Value]) -> None:
+def _note(values: Mapping[str, Value]) -> None:
+    """Note what makes rare paths needed: debug output, and other devices than the processor."""
     global _was_debugging
     _was_debugging = _was_debugging or bool(values.get("debug"))
+    note_device(values.get("device"))
 
 
 def is_debugging() -> bool:
@@ -379,6 +404,14 @@ def unoverridden() -> Mapping[str, Value] | None:
     Each reading of the environment gives a new object: the same object means the same values.
     """
     return None if _overrides.get() else _values
+
+
+def renew_values() -> None:
+    """Make the values another object, so that what was kept for them is looked at again."""
+    global _values
+    values = _values
+    if values is not None:
+        _values = dict(values)
 
 
 TABLE: Final[tuple[Setting, ...]] = tuple(

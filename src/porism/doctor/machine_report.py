@@ -1,4 +1,4 @@
-"""Machine report: CPU, caches, memory, backends and the cache on disk.
+"""Machine report: CPU, caches, memory, backends, devices and the cache on disk.
 
 What a system does not report is left out: nothing here raises an error.
 """
@@ -36,6 +36,7 @@ def facts(version: str) -> dict[str, Facts]:
         "cpu": cpu(),
         "memory": memory(),
         "backends": backends(),
+        "devices": devices(),
         "cache": cache(),
     }
 
@@ -109,6 +110,22 @@ def backends() -> Facts:
             why = error.why if isinstance(error, PorismError) else str(error)
             report[name] = f"not there: {why}"
     report["used"] = selected_backend().name
+    return report
+
+
+def devices() -> Facts:
+    """Return what there is to say of each device beside the processor, or why there is none."""
+    from porism.engine.cuda import cuda_driver
+    from porism.engine.device.device_table import device_names, find_device
+
+    report: Facts = {"default": settings.device}
+    for name in device_names()[1:]:
+        try:
+            report[name] = find_device(name).describe()
+        except PorismError as error:
+            report[name] = f"cannot be used: {error.what}" + (f": {error.why}" * bool(error.why))
+    if len(report) == 1:
+        report["cuda"] = f"not there: {cuda_driver.why_none()}"
     return report
 
 

@@ -1,4 +1,4 @@
-"""Self-test: small programs on every backend, compared with NumPy, within a few seconds."""
+"""Self-test: small programs on every backend and device, compared with NumPy, within seconds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from porism.backends.backend_table import BACKENDS
 from porism.base.errors import PorismError
 from porism.base.settings import settings
+from porism.engine.device.device_table import device_names
 from porism.ir.facts.semantics import Array
 from porism.tensor import namespace
 
@@ -42,6 +43,7 @@ class Result:
     """The outcome of a program on a backend."""
 
     backend: str
+    """The backend, or the device if it is not the processor."""
     program: str
     ok: bool
     seconds: float
@@ -98,9 +100,12 @@ def programs() -> tuple[Program, ...]:
 
 
 def run(seconds: float = SECONDS, backends: Sequence[str] = ()) -> Iterator[Result]:
-    """Run every program on every usable backend until the time limit; yield the outcomes."""
+    """Run every program on every usable backend and device until the time limit.
+
+    Yields the outcomes.
+    """
     begin = time.perf_counter()
-    for name in backends or usable():
+    for name in backends or (*device_names()[1:], *usable()):
         for program in programs():
             if time.perf_counter() - begin > seconds - RESERVE:
                 return
@@ -120,12 +125,13 @@ def usable() -> list[str]:
 
 
 def _run(program: Program, backend: str) -> Result:
-    """Run one program on a backend, and compare its result with that of NumPy."""
+    """Run one program on a backend or a device, and compare its result with that of NumPy."""
     arrays = _data(program)
     begin = time.perf_counter()
     try:
         # The cache on disk is not used: this tests the compiler.
-        with settings.override(backend=backend, cache=False), np.errstate(all="ignore"):
+        chosen = {"backend": backend} if backend in BACKENDS else {"device": backend}
+        with settings.override(**chosen, cache=False), np.errstate(all="ignore"):
             actual = _compute(program, arrays)
             fault = _fault(np.asarray(program.expected(*arrays)), actual, program.tolerance)
     except Exception as error:  # any error is a result of the test

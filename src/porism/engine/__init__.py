@@ -14,10 +14,11 @@ its graph.
 The caches, with their keys:
 
     what                in memory                               on disk: a digest of
-    run plan            structure, settings                     -
+    run plan            structure, device, settings             -
     parametrized graph  graph                                   -
     schedule            graph, settings                         graph, settings, sources
     program             schedule, backend, constant inputs      -
+    device program      schedule, backend, device               -
     prepacked kernel    backend, kernel, constants, actions     -
     compiled kernel     backend, kernel, actions                kernel, actions, environment
     tuned actions       backend, threads, kernel                kernel, threads, environment

@@ -14,6 +14,7 @@ from typing import Final
 from porism.base import dtypes
 from porism.base.dtypes import DType
 from porism.ir import ops
+from porism.ir.facts.node_device import device_of
 from porism.ir.facts.node_shape import Shape, are_equal, shape
 from porism.ir.node import UOp
 from porism.ir.ops import Op
@@ -129,6 +130,11 @@ def _flip(cotangent: UOp, node: UOp) -> UOp:
 
 def _same(cotangent: UOp, node: UOp) -> UOp:
     return cotangent
+
+
+def _copy(cotangent: UOp, node: UOp) -> UOp:
+    device = device_of(node.src[0])
+    return cotangent if device is None else ops.COPY(cotangent, arg=device)
 
 
 def _cast(cotangent: UOp, node: UOp) -> UOp:
@@ -264,7 +270,7 @@ PULLBACKS: Final[dict[Op, StructuralPullback]] = {
         StructuralPullback("SHRINK", _shrink, "PAD of g with zeros"),
         StructuralPullback("FLIP", _flip, "FLIP of g along the same axes"),
         StructuralPullback("CONTIGUOUS", _same, "g"),
-        StructuralPullback("COPY", _same, "g"),
+        StructuralPullback("COPY", _copy, "COPY of g to the device of x"),
         StructuralPullback("CAST", _cast, "CAST of g to the type of x; 0 of integers"),
         StructuralPullback(
             "REDUCE_AXIS",

@@ -93,7 +93,8 @@ def tensor_of(array: Array, dtype: Any = None) -> Tensor:
 
 def _fill(tensor: Tensor, array: Array) -> Tensor:
     """Give a tensor the values of an array, and return the tensor."""
-    node = from_copy(np.broadcast_to(array, _sizes(tensor)).astype(tensor.dtype.numpy)).node
+    values = np.broadcast_to(array, _sizes(tensor)).astype(tensor.dtype.numpy)
+    node = from_copy(values, device=tensor.device).node
     node_storage(node)
     tensor.node = node
     return tensor

@@ -19,6 +19,7 @@ from porism.tensor.conversion import as_tensor, from_copy, to_array
 from porism.tensor.jit.tracing import read_mode
 from porism.tensor.promotion import as_dtype, name_of
 from porism.tensor.shapes import shapes_equal, to_text
+from porism.tensor.standard.devices import is_device_name, on_device
 from porism.tensor.tensor import Tensor
 from porism.tensor.user_line import users_line
 
@@ -176,13 +177,25 @@ class Module:
         """Let all modules behave as after training; return this module."""
         return self.train(False)
 
-    def to(self, dtype: Any) -> Self:
-        """Convert parameters and buffers of floats to another float type; return this module."""
-        wanted: DType = as_dtype(dtype)
+    def to(self, *target: Any, dtype: Any = None, device: Any = None) -> Self:
+        """Move parameters and buffers to a device, and convert those of floats to a float type.
+
+        Each is a keyword, or known by its name: `to("cuda")`, `to("bfloat16")`. Returns this
+        module.
+        """
+        for given in target:
+            if is_device_name(given):
+                device = given
+            else:
+                dtype = given
+        wanted: DType | None = None if dtype is None else as_dtype(dtype)
         for _, tensor in self.named_tensors():
-            if tensor.node.dtype.is_float and tensor.node.dtype is not wanted:
-                with no_grad():
-                    tensor.node = Tensor(tensor.node).astype(wanted).realize().node
+            with no_grad():
+                value = on_device(Tensor(tensor.node), device)
+                if wanted is not None and value.node.dtype.is_float:
+                    value = value.astype(wanted)
+                if value.node is not tensor.node:
+                    tensor.node = value.realize().node
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
@@ -221,7 +234,8 @@ class Module:
             name: _checked_array(name, own[name], state[name]) for name in own if name in state
         }
         for name, array in arrays.items():
-            own[name].node = from_copy(array, own[name].node.dtype).realize().node
+            given = from_copy(array, own[name].node.dtype, own[name].device)
+            own[name].node = given.realize().node
         return LoadResult(missing, unexpected)
 
     # -- text --------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from porism.tensor.conversion import from_copy
 from porism.tensor.jit.tracing import current
 from porism.tensor.movement.joining import stack
 from porism.tensor.realization import realize
+from porism.tensor.standard.devices import on_device
 from porism.tensor.tensor import Tensor
 from porism.tensor.user_line import users_line
 
@@ -34,7 +35,8 @@ def _with_gradients(parameters: Iterable[Any]) -> list[Tensor]:
 def _scale_gradient(p: Tensor, factor: Tensor) -> Tensor:
     """Multiply the gradient of a parameter by a factor, and return it."""
     assert p.grad is not None
-    p.grad = scaled = multiply(p.grad, factor.astype(p.grad.dtype))
+    own = on_device(factor.astype(p.grad.dtype), p.grad.device)
+    p.grad = scaled = multiply(p.grad, own)
     return scaled
 
 
@@ -119,7 +121,7 @@ class GradScaler:
 
     def scale(self, loss: Tensor) -> Tensor:
         """Return a loss times the scale."""
-        return multiply(loss, self.factor.astype(loss.dtype))
+        return multiply(loss, on_device(self.factor.astype(loss.dtype), loss.device))
 
     def unscale_(self, optimizer: Optimizer) -> None:
         """Divide the gradients by the scale, and note whether one of them is not finite."""
@@ -128,7 +130,8 @@ class GradScaler:
             for p in _with_gradients(optimizer.params):
                 finite.append(all_of(isfinite(_scale_gradient(p, 1 / self.factor))))
             if finite:
-                self.overflowed.assign(logical_not(all_of(stack(finite))))
+                together = [on_device(flag, self.overflowed.device) for flag in finite]
+                self.overflowed.assign(logical_not(all_of(stack(together))))
         self._unscaled = True
 
     _unscaled = False

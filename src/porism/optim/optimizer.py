@@ -20,6 +20,7 @@ from porism.tensor.jit.tracing import current
 from porism.tensor.promotion import name_of
 from porism.tensor.realization import realize
 from porism.tensor.shapes import to_text
+from porism.tensor.standard.devices import on_device
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor
 from porism.tensor.user_line import users_line
@@ -37,7 +38,8 @@ class ParameterGroup:
     def __init__(self, params: Iterable[Tensor], options: Mapping[str, Any]) -> None:
         self.params = list(params)
         self.options = dict(options)
-        self.rate = from_copy(np.asarray(self.options.pop("lr"), np.float64))
+        device = self.params[0].device if self.params else None
+        self.rate = from_copy(np.asarray(self.options.pop("lr"), np.float64), device=device)
         """The learning rate: a float64 tensor without axes."""
 
     def __getitem__(self, name: str) -> Any:
@@ -62,7 +64,7 @@ class ParameterGroup:
 
     def scalar(self, like: Tensor) -> Tensor:
         """Return the learning rate in the type of a tensor."""
-        return self.rate.astype(like.dtype)
+        return on_device(self.rate.astype(like.dtype), like.device)
 
 
 class Optimizer:
@@ -79,7 +81,7 @@ class Optimizer:
         self.param_groups = [_as_group(group, options) for group in groups]
         self.params = [p for group in self.param_groups for p in group.params]
         self._check_params()
-        self.step_count = from_copy(np.asarray(0, np.float64))
+        self.step_count = from_copy(np.asarray(0, np.float64), device=self.params[0].device)
         """How many steps were made: a float64 tensor without axes, for exact bias corrections."""
         self.state: list[State] = []
         for group in self.param_groups:
@@ -143,7 +145,8 @@ class Optimizer:
                     continue
                 value = state.get(MASTER, p)
                 grad = p.grad.astype(value.dtype)
-                new, new_state = self.update(value, grad, state, group, step)
+                own_step = on_device(step, value.device)
+                new, new_state = self.update(value, grad, state, group, own_step)
                 if MASTER in state:
                     new_state[MASTER] = new
                 yield _assign(p, new.astype(p.dtype), skip)
@@ -192,7 +195,8 @@ class Optimizer:
                     fix="build the optimizer with the same parameters first",
                 )
         for name, tensor in own.items():
-            tensor.node = from_copy(new[name].astype(tensor.dtype).numpy()).node
+            values = new[name].astype(tensor.dtype).numpy()
+            tensor.node = from_copy(values, device=tensor.device).node
 
     def __repr__(self) -> str:
         groups = ", ".join(
@@ -205,7 +209,7 @@ class Optimizer:
 def zeros_like(p: Tensor, value: float = 0.0) -> Tensor:
     """Return a tensor in memory of the shape and type of p, with one value everywhere."""
     sizes = [static_size(size, "an optimizer") for size in p.shape]
-    return from_copy(np.full(sizes, value, p.dtype.numpy))
+    return from_copy(np.full(sizes, value, p.dtype.numpy), device=p.device)
 
 
 def _as_group(given: Any, options: Mapping[str, Any]) -> ParameterGroup:

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from porism.base import device_use
+from porism.base.device_use import HOST
 from porism.base.dtypes import DType, Kind, index
-from porism.engine.run import array_allocator
-from porism.engine.run.buffer_storage import buffer_for_array, new_buffer
+from porism.base.settings import settings
+from porism.engine.run.buffer_storage import buffer_with_copy, new_buffer, note_movable
 from porism.ir.facts import semantics
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
@@ -42,19 +44,27 @@ def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
         return value if dtype is None else Tensor(primitive.cast(value.node, dtype))
     if is_weak(value):
         return Tensor(constant(result_type(value) if dtype is None else dtype, value))
-    return from_copy(to_array(value, dtype), dtype)
+    array = to_array(value, dtype)
+    return as_operand(array, dtype) if device_use.others_are_used else from_copy(array, dtype)
 
 
-def from_copy(array: Any, dtype: DType | None = None) -> Tensor:
+def as_operand(array: Any, dtype: DType | None = None) -> Tensor:
+    """Return a tensor with a copy of an array, which moves to the device of other operands."""
+    tensor = from_copy(array)
+    if device_use.others_are_used:
+        note_movable(tensor.node, tensor.node)
+    return tensor if dtype is None else Tensor(primitive.cast(tensor.node, dtype))
+
+
+def from_copy(array: Any, dtype: DType | None = None, device: str | None = None) -> Tensor:
     """Return a tensor with a copy of an array, which may have any layout."""
     own_dtype = as_dtype(array.dtype)
     if own_dtype.kind is Kind.COMPLEX:
         raise complex_operand()
-    flat, address = array_allocator.new_array(array.size, array.dtype)
-    flat.reshape(array.shape)[...] = array
-    node = buffer_for_array(
-        own_dtype, tuple(UOp.const(index, size) for size in array.shape), flat, address
-    )
+    if device is None:
+        device = settings.device if device_use.others_are_used else HOST
+    dims = tuple(UOp.const(index, size) for size in array.shape)
+    node = buffer_with_copy(own_dtype, dims, array, device)
     return Tensor(node if dtype is None else primitive.cast(node, dtype))
 
 
@@ -67,7 +77,22 @@ def from_array(array: Any, dtype: DType | None = None) -> Tensor:
     node = new_buffer(
         own_dtype, array.shape, contiguous if contiguous.flags.aligned else contiguous.copy()
     )
+    if device_use.others_are_used:
+        note_movable(node, node)
     return Tensor(node if dtype is None else primitive.cast(node, dtype))
+
+
+def host_result(array: Any, like: Tensor) -> Tensor:
+    """Return a tensor of what the host computed from the values of another, on its device."""
+    if device_use.others_are_used and like.device != HOST:
+        return from_copy(array, device=like.device)
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    return Tensor(new_buffer(as_dtype(array.dtype), array.shape, contiguous))
+
+
+def own_array(array: Any) -> Tensor:
+    """Return a tensor of an array that nothing else writes to; it moves with other operands."""
+    return as_operand(array) if device_use.others_are_used else from_array(array)
 
 
 def to_array(value: Any, dtype: DType | None = None) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from porism.engine.run.buffer_storage import find_storage, realized_buffer
+from porism.engine.run.buffer_storage import find_storage, host_array_of, realized_buffer
 from porism.gradient.stated_pullbacks import stated_value
 from porism.ir.facts.semantics import Array
 from porism.tensor.promotion import name_of
@@ -17,12 +17,11 @@ from porism.tensor.tensor import Tensor, method, operator
 
 
 def _values(x: Tensor) -> Array | None:
-    """Return the values of a realized tensor, which are not copied; None of a lazy one."""
+    """Return the values of a realized tensor, on another device a copy; None of a lazy one."""
     buffer = realized_buffer(stated_value(x.value_node))
-    storage = None if buffer is None else find_storage(buffer)
-    if buffer is None or storage is None:
+    if buffer is None or find_storage(buffer) is None:
         return None
-    return storage[0].reshape([int(size.arg) for size in buffer.src])
+    return host_array_of(buffer).reshape([int(size.arg) for size in buffer.src])
 
 
 @operator("repr")

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from porism.base.device_use import HOST
+from porism.base.dtypes import index
+from porism.engine.run.buffer_storage import buffer_for_array, node_storage
 from porism.ir.facts.semantics import Array
+from porism.ir.node import UOp
 from porism.tensor.complex.complex_dispatch import accepts_complex
 from porism.tensor.conversion import as_tensor, from_copy
 from porism.tensor.memory.dlpack_capsules import CPU, HOST_DEVICES, array_of_capsule, new_capsule
 from porism.tensor.memory.shared_memory import NotShared, not_shared, refused, shared_tensor
 from porism.tensor.promotion import as_dtype, name_of, type_error
 from porism.tensor.shapes import shape_error, to_text
-from porism.tensor.standard.devices import check_device
+from porism.tensor.standard.devices import check_device, on_device
 from porism.tensor.tensor import Tensor, method, operator
+
+if TYPE_CHECKING:
+    from porism.engine.device.device import Device
 
 
 @method
@@ -223,6 +230,8 @@ def _dlpack(
     A consumer that does not understand version 1 of DLPack gets a copy, since it could not be told
     that the memory is read-only.
     """
+    if x.device != HOST and (dl_device is None or (int(dl_device[0]), dl_device[1]) != CPU):
+        return _device_capsule(x, stream, max_version, dl_device, copy)
     if stream is not None:
         raise not_shared(
             f"__dlpack__ with the stream {stream!r}",
@@ -236,6 +245,11 @@ def _dlpack(
             "leave out dl_device, and let the other library move them",
         )
     understood = max_version is not None and max_version[0] >= 1
+    if copy is False and x.device != HOST:
+        raise not_shared(
+            "__dlpack__ to the CPU without a copy",
+            f"the tensor is on the device {x.device!r}",
+        )
     if copy is False and not understood:
         raise not_shared(
             "__dlpack__ without a copy for a consumer of DLPack before version 1",
@@ -245,10 +259,42 @@ def _dlpack(
     return new_capsule(x.numpy(), max_version, copy=bool(copy) or not understood)
 
 
+def _device_capsule(
+    x: Tensor, stream: Any, max_version: tuple[int, int] | None, dl_device: Any, copy: bool | None
+) -> Any:
+    """Return a capsule of the memory of a tensor on another device than the processor."""
+    from porism.engine.device.device_table import find_device
+    from porism.tensor.memory.device_capsules import export
+
+    device = find_device(x.device)
+    if dl_device is not None and (int(dl_device[0]), dl_device[1]) != device.dlpack:
+        raise not_shared(
+            f"__dlpack__ to the device {tuple(dl_device)!r}",
+            f"the tensor is on {x.device!r}, the device {device.dlpack}",
+            "leave out dl_device, and let the other library move them",
+        )
+    if copy is False and (max_version is None or max_version[0] < 1):
+        raise not_shared(
+            "__dlpack__ without a copy for a consumer of DLPack before version 1",
+            "the memory of a tensor is read-only, and such a capsule cannot say so",
+            "leave out copy=False, or pass max_version=(1, 0)",
+        )
+    buffer = x._buffer()
+    sizes = tuple(int(size.arg) for size in buffer.src)
+    capsule = export(node_storage(buffer), sizes, max_version, copy=bool(copy))
+    if stream is not None and stream != -1:  # -1: the consumer waits by itself
+        device.let_wait(stream)
+    return capsule
+
+
 @operator("dlpack_device")
 def _dlpack_device(x: Tensor) -> tuple[int, int]:
     """Return the device of the values for DLPack."""
-    return CPU
+    if x.device == HOST:
+        return CPU
+    from porism.engine.device.device_table import find_device
+
+    return find_device(x.device).dlpack
 
 
 @accepts_complex
@@ -262,23 +308,60 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     >>> porism.from_dlpack(np.arange(3)).tolist()
     [0, 1, 2]
     """
-    check_device(device)
+    wanted = check_device(device)
     if isinstance(x, Tensor):
-        return Tensor(x.node) if copy else x
+        tensor = on_device(x, wanted)
+        return Tensor(x.node) if copy and tensor is x else tensor
     if not hasattr(x, "__dlpack__"):
         raise type_error(
             f"from_dlpack of a {type(x).__name__}",
             "it has no __dlpack__",
             "use asarray",
         )
-    array = _imported(x, device, copy)
+    there = _on_other_device(x)
+    if there is not None:
+        return _shared_on_device(x, there, wanted, copy)
+    array = _imported(x, wanted, copy)
     as_dtype(array.dtype)
-    tensor = "a copy was asked for" if copy else shared_tensor(array)
-    if isinstance(tensor, Tensor):
-        return tensor
+    if wanted in (None, HOST):
+        shared = "a copy was asked for" if copy else shared_tensor(array)
+        if isinstance(shared, Tensor):
+            return shared
+    else:
+        shared = f"its memory is not on the device {wanted!r}"
     if copy is False:
-        raise refused(x, tensor)
-    return from_copy(array)
+        raise refused(x, shared)
+    return from_copy(array, device=wanted or HOST)
+
+
+def _on_other_device(x: Any) -> Device | None:
+    """Return the device of an object with DLPack if it is one of ours beside the processor."""
+    where = getattr(x, "__dlpack_device__", lambda: CPU)()
+    if int(where[0]) in HOST_DEVICES:
+        return None
+    from porism.engine.device.device_table import device_of_dlpack
+
+    return device_of_dlpack(int(where[0]), int(where[1]))
+
+
+def _shared_on_device(x: Any, device: Device, wanted: str | None, copy: bool | None) -> Tensor:
+    """Return a tensor of an object on a device, on its memory if it stays there."""
+    from porism.tensor.memory.device_capsules import imported
+
+    options: dict[str, Any] = {"max_version": (1, 1)}
+    if device.stream_number is not None:
+        options["stream"] = device.stream_number  # it will wait for what makes the values
+    found = imported(_exported(x, options), device)
+    if isinstance(found, str):
+        raise type_error(f"from_dlpack of a {type(x).__name__}", found, "make it contiguous first")
+    memory, sizes = found
+    storage: Any = device.duplicate((memory, memory.address)) if copy else (memory, memory.address)
+    dims = tuple(UOp.const(index, size) for size in sizes)
+    node = buffer_for_array(as_dtype(memory.dtype), dims, *storage, device.name)
+    tensor = on_device(Tensor(node), wanted)
+    if copy is False and tensor.node is not node:
+        raise refused(x, f"it is on the device {device.name!r}")
+    return tensor
 
 
 def _imported(x: Any, device: Any, copy: bool | None) -> Array:

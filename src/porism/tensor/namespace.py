@@ -29,7 +29,7 @@ MODULES: Final[dict[str, str]] = {
     "exchange": "from_dlpack",
     "display": "",
     "habits.familiar_methods": "",
-    "standard.devices": "",
+    "standard.devices": "devices",
     "complex.complex_parts": "conj real imag angle",
     "api.creation": (
         "asarray tensor full zeros ones empty full_like zeros_like ones_like empty_like arange"

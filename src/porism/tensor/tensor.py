@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from porism.base import device_use
 from porism.base.settings import settings
 from porism.engine.run.buffer_storage import (
     NoValue,
@@ -42,6 +43,10 @@ _live_variables: Final = live_variables
 
 observer: Callable[[UOp], None] | None = None
 """Called with the node of each new tensor while a program is recorded."""
+
+placer: Callable[[Tensor, UOp], UOp] | None = None
+"""Returns the node for a tensor that is given one, with its operands on one device; None while only
+the processor is used."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -108,6 +113,8 @@ class Tensor(TensorMethods):
     @node.setter
     def node(self, node: UOp) -> None:
         """Give the tensor another node; while a function is traced, inside the trace only."""
+        if placer is not None:
+            node = placer(self, node)
         trace = current.get()
         if trace is None:
             self._node = node
@@ -202,8 +209,8 @@ class Tensor(TensorMethods):
 
     @property
     def device(self) -> str:
-        """The device that computes the values."""
-        return "cpu"
+        """The device that the values are on, or that computes them: "cpu", "cuda", "cuda:1" …"""
+        return device_use.HOST if placer is None else device_name(self.value_node)
 
     def __len__(self) -> int:
         """Return the size of the first axis."""
@@ -254,7 +261,7 @@ class Tensor(TensorMethods):
         """Return the values as a NumPy array, which is read-only: it shares the tensor's memory.
 
         Values that are assigned to the tensor later are not seen in the array. `numpy.array(x)`
-        returns a copy that may be changed.
+        returns a copy that may be changed. The values on another device are copied.
         """
         return read_only_view(self._buffer())
 
@@ -276,6 +283,24 @@ def is_replaceable(node: UOp) -> bool:
         if dim.op is not ops.CONST:
             return False
     return not (_live_variables and depends_on_variable(node))
+
+
+def device_name(node: UOp) -> str:
+    """Return the device of a value, where others than the processor are used."""
+    from porism.engine.device.device_placement import default_device
+    from porism.ir.facts.node_device import device_of
+
+    return device_of(node) or default_device()
+
+
+def _use_placer() -> None:
+    global placer
+    from porism.tensor.standard.device_operands import place
+
+    placer = place
+
+
+device_use.when_others_are_used(_use_placer)
 
 
 def method(function: Function) -> Function:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from porism.optimize.actions.action import Action
 
 IRRELEVANT_SETTINGS: Final = frozenset(
-    ("debug", "trace", "rewrite_limit", "backend", "threads", "cache", "cache_dir", "cache_mb",
-     "pool_megabytes", "jit_signatures", "constants_megabytes", "beam", "beam_seconds", "progress",
-     "verify", "verify_ms")
+    ("debug", "trace", "rewrite_limit", "backend", "device", "threads", "cache", "cache_dir",
+     "cache_mb", "pool_megabytes", "jit_signatures", "constants_megabytes", "beam", "beam_seconds",
+     "progress", "verify", "verify_ms")
 )  # fmt: skip
 """Settings that do not change the generated code. All others are part of the key, also `check`:
 code that was compiled without checks must not be returned to a user who asks for them."""

@@ -202,7 +202,12 @@ def address_of(array: Array) -> int:
 
 
 def is_pool_array(array: Array) -> bool:
-    """Return whether an array is all of an allocation of this pool, and no other view."""
+    """Return whether an array is all of an allocation of this pool, and no other view.
+
+    Memory of another device says for itself whether the device allocated it.
+    """
+    if not isinstance(array, np.ndarray):
+        return bool(array.is_owned)
     lease = leases.get(address_of(array))
     return lease is not None and array.base is not None and lease() is array.base
 

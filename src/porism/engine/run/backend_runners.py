@@ -1,7 +1,7 @@
-"""Backend runners: schedules run on the backend that the settings name.
+"""Backend runners: schedules run on a device, by the backend that compiles for it.
 
 Programs, which are schedules in machine code, are cached in memory by schedule (its identity),
-backend and the numbers of the inputs that are constants.
+device, backend and the numbers of the inputs that are constants.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import functools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from porism.backends.backend_table import Backend, selected_backend
+from porism.base.device_use import HOST
 from porism.base.fork_locks import held_while_forking
 from porism.base.settings import settings
 from porism.engine.cache.program_cache import ConstantCopy
@@ -22,18 +23,35 @@ from porism.engine.run.program import NOTHING_FIXED, FixedInputs, Program
 from porism.ir.node_collector import drop_unreferenced
 from porism.schedule.schedule import Schedule
 
+if TYPE_CHECKING:
+    from porism.engine.device.device_program import DeviceProgram
+
 MAX_PROGRAMS: Final = 1000
 """Programs in memory, chosen by hand; the oldest is evicted first."""
 
 _programs: dict[tuple[int, str, frozenset[int]], Program] = {}
+_device_programs: dict[tuple[int, str, str], DeviceProgram] = {}
+"""Programs of other devices than the processor, by schedule, backend and device."""
 _lock = held_while_forking(threading.Lock())
 
 
+def backend_of(device: str) -> Backend:
+    """Return the backend that compiles for a device."""
+    if device == HOST:
+        return selected_backend()
+    from porism.engine.device.device_table import find_device
+
+    return find_device(device).backend()
+
+
 def run(
-    schedule: Schedule, inputs: Sequence[Storage], variables: Mapping[str, int]
+    schedule: Schedule,
+    inputs: Sequence[Storage],
+    variables: Mapping[str, int],
+    device: str = HOST,
 ) -> list[Storage]:
-    """Run a schedule on inputs; return the one-dimensional output arrays and their addresses."""
-    return runner(schedule)(inputs, variables)
+    """Run a schedule on inputs; return the one-dimensional outputs and their addresses."""
+    return runner(schedule, device)(inputs, variables)
 
 
 class Runner(Protocol):
@@ -70,18 +88,50 @@ class Prepared:
         return frozenset(copy.source for copy in self.copies)
 
 
-def runner(schedule: Schedule) -> Runner:
-    """Return a callable that runs a schedule on the backend that the settings name."""
+def runner(schedule: Schedule, device: str = HOST) -> Runner:
+    """Return a callable that runs a schedule on a device."""
+    if device != HOST:
+        return device_runner(schedule, device)[0]
     backend = selected_backend()
     if backend.load is None:
         return functools.partial(_run_reference, schedule)
     return program_of(schedule, backend).call
 
 
+def device_runner(schedule: Schedule, device: str) -> tuple[Runner, Mapping[int, int]]:
+    """Return what runs a schedule on another device than the processor, and its `in_place`."""
+    from porism.engine.device.device_program import DeviceProgram
+    from porism.engine.device.device_table import find_device
+
+    place = find_device(device)
+    backend = place.backend()
+    if backend.load is None:
+        from porism.engine.device.evaluated_program import EvaluatedProgram
+
+        return EvaluatedProgram(schedule, place).call, {}
+    key = (id(schedule), backend.name, device)
+    program = _device_programs.get(key)
+    if program is None or program.schedule is not schedule or program.device is not place:
+        program = DeviceProgram(schedule, place, backend)
+        with _lock:
+            while len(_device_programs) >= MAX_PROGRAMS:
+                del _device_programs[next(iter(_device_programs))]
+            _device_programs[key] = program
+    program.is_recent = True
+    return program.call, program.in_place
+
+
 def prepare(
-    schedule: Schedule, constants: frozenset[int] = frozenset(), *, recompile: bool = False
+    schedule: Schedule,
+    constants: frozenset[int] = frozenset(),
+    *,
+    recompile: bool = False,
+    device: str = HOST,
 ) -> Prepared:
     """Return a schedule with constant inputs, ready to run; `recompile` after tuning."""
+    if device != HOST:
+        call, in_place = device_runner(schedule, device)
+        return Prepared(call, lambda _: [], constants, (), in_place)
     backend = selected_backend()
     if backend.load is None:
         run = functools.partial(_run_reference, schedule)
@@ -136,7 +186,8 @@ def forget_programs() -> None:
     if _lock.acquire(blocking=False):
         try:
             drop_unreferenced(_programs, lambda program: program.is_recent)
-            for program in _programs.values():
+            drop_unreferenced(_device_programs, lambda program: program.is_recent)
+            for program in (*_programs.values(), *_device_programs.values()):
                 program.is_recent = False
         finally:
             _lock.release()

@@ -114,7 +114,7 @@ class FixedInputs:
 NOTHING_FIXED: Final = FixedInputs()
 
 
-def _words_by_role(
+def words_by_role(
     schedule: Schedule, layout: ArgumentLayout
 ) -> dict[Role, list[tuple[Buffer, list[int]]]]:
     """Return the buffers of each role, with the argument words that hold their addresses."""
@@ -124,14 +124,14 @@ def _words_by_role(
     return words_of
 
 
-def _output_order(schedule: Schedule) -> list[int] | None:
+def output_order(schedule: Schedule) -> list[int] | None:
     """Return the output buffer of each root of the graph; None if they correspond one to one."""
     written = [k for k, b in enumerate(schedule.buffers) if b.role is Role.OUTPUT]
     order = [written.index(position) for position in schedule.outputs]
     return None if order == list(range(len(written))) else order
 
 
-def _in_place(schedule: Schedule) -> dict[int, int]:
+def in_place_outputs(schedule: Schedule) -> dict[int, int]:
     """Return outputs by number, and the numbers of the inputs that they may overwrite."""
     written = [k for k, b in enumerate(schedule.buffers) if b.role is Role.OUTPUT]
     return {written.index(new): schedule.buffers[old].number for new, old in schedule.in_place}
@@ -156,7 +156,7 @@ class Program:
         self.functions = self.compiled.functions
         layout = lay_out_arguments(schedule, self.compiled)
         self._layout = layout
-        words_of = _words_by_role(schedule, layout)
+        words_of = words_by_role(schedule, layout)
         self.inputs = [(b.number, word) for b, words in words_of[Role.INPUT] for word in words]
         """PARAM number and argument word of each use of an input."""
         self.outputs = [(b.dtype.numpy, words) for b, words in words_of[Role.OUTPUT]]
@@ -164,9 +164,9 @@ class Program:
             (b.number, word) for b, words in words_of[Role.TEMPORARY] for word in words
         ]
         """Number and argument word of each use of a temporary."""
-        self.output_order = _output_order(schedule)
+        self.output_order = output_order(schedule)
         """The output buffer of each root of the graph; None if they correspond one to one."""
-        self.in_place = _in_place(schedule)
+        self.in_place = in_place_outputs(schedule)
         """Outputs by number, and the numbers of the inputs in whose memory they may be written."""
         self.launch_count = len(launches(schedule.steps))
         self.is_recent = True
@@ -375,7 +375,7 @@ def compile_schedule(
     kernels = [*packing.kernels, *packing.copy_kernels]
     functions = compile_kernels(kernels, backend, packing.scheduled)
     count = len(packing.kernels)
-    names_of_variables = sorted(_variable_names(schedule))
+    names_of_variables = sorted(variable_names(schedule))
     compiled = CompiledSchedule(
         functions[:count],
         functions[count:],
@@ -397,7 +397,7 @@ def _node_evaluations(schedule: Schedule, variables: Mapping[str, int]) -> float
     return sum(node_evaluations(kernel, variables) * times for kernel, times in kernels.items())
 
 
-def _variable_names(schedule: Schedule) -> set[str]:
+def variable_names(schedule: Schedule) -> set[str]:
     """Return the names of the variables that kernels and buffer sizes depend on."""
     roots = [step.kernel for step in schedule.steps]
     dims = [dim for buffer in schedule.buffers for dim in buffer.dims]

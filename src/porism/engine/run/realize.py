@@ -13,6 +13,9 @@
   constant inputs (`backend_runners`). Its kernels are looked up in memory by kernel and actions
   (`program`), then on disk (`cache/kernel_cache`); the rest are lowered and compiled together.
 - A run writes addresses into an argument block and makes one native call (`program`).
+
+All nodes of a request are on one device. Where a program uses others than the processor, values are
+moved between devices first, and each device computes its own part (`device/device_segments`).
 """
 
 from __future__ import annotations
@@ -21,18 +24,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from porism.backends.backend_table import selected_backend
+from porism.backends.backend_table import Backend
+from porism.base import device_use
+from porism.base.device_use import HOST
 from porism.base.errors import PorismError
 from porism.base.settings import settings
 from porism.engine.cache.schedule_cache import load_or_schedule
 from porism.engine.profile import program_observer
-from porism.engine.run.backend_runners import forget_programs, run
+from porism.engine.run.backend_runners import backend_of, forget_programs, run
 from porism.engine.run.buffer_storage import (
     Storage,
     buffer_for_array,
     buffer_for_constant,
     node_storage,
+    note_movable,
     realized_buffer,
+    realized_on,
     record_realized,
 )
 from porism.engine.run.parametrize_constants import parametrize_varying
@@ -48,6 +55,7 @@ from porism.engine.run.run_plans import (
 )
 from porism.gradient.stated_pullbacks import has_pullbacks, stated_value
 from porism.ir import ops
+from porism.ir.facts.node_device import device_of
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.node_collector import drop_unreferenced, on_full_collection
@@ -76,6 +84,8 @@ class Request:
     buffers: tuple[UOp, ...]
     """The BUFFER behind each PARAM."""
     variables: dict[str, int]
+    device: str = HOST
+    """The device that computes it."""
 
 
 def realize(nodes: Sequence[UOp]) -> list[UOp]:
@@ -93,18 +103,29 @@ def realize(nodes: Sequence[UOp]) -> list[UOp]:
 
 def _existing_buffer(node: UOp) -> UOp | None:
     """Return the BUFFER of a node that needs no kernel: a realized value or a scalar constant."""
+    if device_use.others_are_used:
+        from porism.engine.device.device_segments import existing_buffer
+
+        return existing_buffer(node)
     return buffer_for_constant(node) if node.op is ops.CONST else realized_buffer(node)
 
 
-def request(nodes: Sequence[UOp]) -> Request:
-    """Return the computation of some nodes, with realized values as its inputs."""
+def request(nodes: Sequence[UOp], device: str = HOST) -> Request:
+    """Return the computation of some nodes on a device, with realized values as its inputs.
+
+    No value in it is moved from another device, unless it was moved already.
+    """
     if has_pullbacks():
         from porism.pipeline import ERASE  # loaded where something is differentiated
 
-        nodes = ERASE(nodes, lambda node: realized_buffer(node) is not None)
-    order = toposort(*nodes, within=lambda node: realized_buffer(node) is None)
+        nodes = ERASE(nodes, lambda node: realized_on(node, device) is not None)
+    if device_use.others_are_used:
+        from porism.engine.device.device_segments import without_copies
+
+        nodes = without_copies(nodes, device)
+    order = toposort(*nodes, within=lambda node: realized_on(node, device) is None)
     sources = dict.fromkeys(s for n in order for s in n.src)
-    known = {s: buffer for s in sources if (buffer := realized_buffer(s)) is not None}
+    known = {s: buffer for s in sources if (buffer := realized_on(s, device)) is not None}
     buffers = dict.fromkeys(known.values())
     numbers = {buffer: k for k, buffer in enumerate(buffers)}
     variables: dict[str, int] = {}
@@ -114,18 +135,19 @@ def request(nodes: Sequence[UOp]) -> Request:
         dims = [substitute(dim, replacements) for dim in shape(node)]
         replacements[node] = ops.PARAM(*dims, dtype=buffer.dtype, arg=numbers[buffer])
     graph = substitute(ops.SINK(*nodes), replacements)
-    return Request(graph, tuple(buffers), variables)
+    return Request(graph, tuple(buffers), variables, device)
 
 
-def schedule_of(graph: UOp, replaced: Replaced = ()) -> Schedule:
-    """Return the schedule of a graph for the selected backend; cached by graph and settings.
+def schedule_of(graph: UOp, replaced: Replaced = (), device: str = HOST) -> Schedule:
+    """Return the schedule of a graph for a device; cached by graph, backend and settings.
 
     Outputs may overwrite the inputs that they have `replaced`.
     """
-    key = (*_schedule_key(graph), *replaced)
+    backend = backend_of(device)
+    key = (*_schedule_key(graph, backend), *replaced)
     schedule = _schedules.get(key)
     if schedule is None:
-        schedule = load_or_schedule(graph, selected_backend().target(), replaced)
+        schedule = load_or_schedule(graph, backend.target(), replaced)
         if len(_schedules) >= MAX_SCHEDULES:
             del _schedules[next(iter(_schedules))]
         _schedules[key] = schedule
@@ -154,8 +176,8 @@ def _release_unused() -> None:
 on_full_collection.append(_release_unused)
 
 
-def _schedule_key(graph: UOp) -> ScheduleKey:
-    return (graph, settings.backend, settings.kernel_nodes, settings.kernel_buffers,
+def _schedule_key(graph: UOp, backend: Backend) -> ScheduleKey:
+    return (graph, backend.name, settings.kernel_nodes, settings.kernel_buffers,
             settings.kernel_uses, settings.buffer_level, settings.buffer_ratio,
             settings.fast_math)  # fmt: skip
 
@@ -174,23 +196,33 @@ def unbind(node: UOp, variables: dict[str, int]) -> UOp:
 
 
 def _compute(missing: Sequence[UOp]) -> list[UOp]:
-    found = structure_of(missing)
+    if device_use.others_are_used:
+        from porism.engine.device.device_segments import compute_on_devices
+
+        return compute_on_devices(missing)
+    return compute_on(HOST, missing)
+
+
+def compute_on(device: str, missing: Sequence[UOp]) -> list[UOp]:
+    """Return the BUFFERs of nodes that one device computes."""
+    found = structure_of(missing, device)
     plan = None if found is None else find_plan(found[0])
     if found is not None and plan is not None:
-        return _record(missing, plan.outputs, plan.run(found[1]))
-    original = request(missing)
+        return _record(missing, plan.outputs, plan.run(found[1]), device)
+    original = request(missing, device)
     computation = _parametrize(original)
-    schedule = schedule_of(computation.graph)
+    schedule = schedule_of(computation.graph, (), device)
     inputs = [node_storage(buffer) for buffer in computation.buffers]
-    results = run(schedule, inputs, computation.variables)
+    results = run(schedule, inputs, computation.variables, device)
     outputs = tuple([_output_of(node) for node in missing])
-    backend = selected_backend()
+    backend = backend_of(device)
     if found is not None and backend.load is not None and set(original.buffers) == set(found[1]):
         order = tuple([found[1].index(buffer) for buffer in original.buffers])
         constants = tuple(inputs[len(order) :])
-        plan = RunPlan(schedule, backend, order, constants, computation.variables, outputs)
+        variables = computation.variables
+        plan = RunPlan(schedule, backend, order, constants, variables, outputs, device)
         keep_plan(found[0], plan)
-    return _record(missing, outputs, results)
+    return _record(missing, outputs, results, device)
 
 
 def _output_of(node: UOp) -> Output:
@@ -199,16 +231,28 @@ def _output_of(node: UOp) -> Output:
 
 
 def _record(
-    nodes: Sequence[UOp], outputs: Sequence[Output], results: Sequence[Storage]
+    nodes: Sequence[UOp],
+    outputs: Sequence[Output],
+    results: Sequence[Storage],
+    device: str,
 ) -> list[UOp]:
     """Return a BUFFER for each result, recorded as the value of its node."""
     buffers = []
     for node, output, (array, address) in zip(nodes, outputs, results, strict=True):
-        buffer = buffer_for_array(output.dtype, output.dims, array, address)
+        buffer = buffer_for_array(output.dtype, output.dims, array, address, device)
         buffers.append(buffer)
+        if not node.uses_buffer and _is_on_no_device(node):
+            note_movable(buffer, node)
         if not output.is_constant:
             record_realized(node, buffer, exact=not settings.fast_math)
     return buffers
+
+
+def _is_on_no_device(node: UOp) -> bool:
+    """Return whether a value without a BUFFER below it is on no device, and has a known size."""
+    if any(dim.op is not ops.CONST for dim in shape(node)):
+        return False  # the node stays that of its tensor, and its BUFFER has to be found
+    return not device_use.others_are_used or device_of(node) is None
 
 
 def _parametrize(computation: Request) -> Request:
@@ -216,16 +260,18 @@ def _parametrize(computation: Request) -> Request:
 
     With fast math all constants stay: rules match them, and x * 0.0 is not computed as x * 2.0 is.
     """
-    if settings.fast_math or _schedule_key(computation.graph) in _schedules:
+    backend = backend_of(computation.device)
+    if settings.fast_math or _schedule_key(computation.graph, backend) in _schedules:
         return computation
     parametrized = parametrize_varying(computation.graph, len(computation.buffers))
     if parametrized is None:
         return computation
-    values = [buffer_for_constant(value) for value in parametrized.values]
+    values = [buffer_for_constant(value, computation.device) for value in parametrized.values]
     return Request(
         parametrized.graph,
         (*computation.buffers, *values),
         {**computation.variables, **parametrized.offsets},
+        computation.device,
     )
 
 

@@ -5,7 +5,8 @@
 The *structure* of a computation lists its nodes, sources first, as (op, dtype, argument, sources):
 a source is the number of a node in the list, -1 - n for realized input n, or a CONST itself. An
 input is (number of its buffer, dtype, shape). So the structure has all that the request has: two
-computations share a plan only if they differ in nothing but the memory that they read.
+computations share a plan only if they differ in nothing but the memory that they read. That of
+another device than the processor begins with the name of the device.
 
 Plans are valid for one reading of the settings; while a setting is overridden there are none.
 """
@@ -18,11 +19,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from porism.backends.backend_table import Backend
+from porism.base import device_use
+from porism.base.device_use import HOST
 from porism.base.dtypes import DType
 from porism.base.fork_locks import held_while_forking
 from porism.base.settings import unoverridden
-from porism.engine.run.backend_runners import program_of
-from porism.engine.run.buffer_storage import Storage, node_storage, realized_buffer
+from porism.engine.run.backend_runners import device_runner, program_of
+from porism.engine.run.buffer_storage import Storage, node_storage, realized_buffer, realized_on
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
@@ -65,10 +68,14 @@ class RunPlan:
     """Constants that became arguments: the inputs after those."""
     variables: Mapping[str, int]
     outputs: tuple[Output, ...]
+    device: str = HOST
 
     def run(self, buffers: Sequence[UOp]) -> list[Storage]:
         """Run on the inputs of a structure; return the outputs."""
         inputs = [node_storage(buffers[number]) for number in self.order]
+        if self.device != HOST:
+            run, _ = device_runner(self.schedule, self.device)
+            return run([*inputs, *self.constants], self.variables)
         program = program_of(self.schedule, self.backend)
         return program.call([*inputs, *self.constants], self.variables)
 
@@ -107,8 +114,9 @@ def forget_plans() -> None:
     _plans.clear()
 
 
-def structure_of(roots: Sequence[UOp]) -> tuple[Structure, list[UOp]] | None:
+def structure_of(roots: Sequence[UOp], device: str = HOST) -> tuple[Structure, list[UOp]] | None:
     """Return the structure of a computation and its buffers; None if it is too large."""
+    others_are_used = device_use.others_are_used
     numbers: dict[UOp, int] = {}
     entries: list[tuple[Any, ...]] = []
     inputs: list[tuple[Any, ...]] = []
@@ -135,6 +143,8 @@ def structure_of(roots: Sequence[UOp]) -> tuple[Structure, list[UOp]] | None:
             number = numbers.get(source)
             if number is None:
                 buffer = source if op is BUFFER else realized_buffer(source)
+                if others_are_used and buffer is not None:
+                    buffer = realized_on(source, device)
                 if buffer is None:
                     stack.append(source)
                     break
@@ -149,4 +159,6 @@ def structure_of(roots: Sequence[UOp]) -> tuple[Structure, list[UOp]] | None:
             if len(entries) > MAX_NODES:
                 return None
     structure = (*entries, tuple(inputs), tuple([numbers[root] for root in roots]))
+    if device != HOST:
+        structure = ((device,), *structure)
     return structure, list(buffers)

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from porism.engine.run.buffer_storage import array_of
+from porism.engine.run.buffer_storage import host_array_of
 from porism.tensor.complex.complex_tensor import ComplexTensor, as_complex
 from porism.tensor.conversion import from_array
 from porism.tensor.tensor import Tensor
@@ -56,7 +56,7 @@ def to_torch(x: Tensor, dtype: torch.dtype) -> torch.Tensor:
         part = torch.float64 if dtype is torch.complex128 else torch.float32
         return torch.complex(to_torch(x.real_part, part), to_torch(x.imag_part, part))
     buffer = x._buffer()
-    array = array_of(buffer).reshape([int(size.arg) for size in buffer.src])
+    array = host_array_of(buffer).reshape([int(size.arg) for size in buffer.src])
     carrier = carrier_of(dtype)
     return (
         torch.from_numpy(array)

@@ -106,6 +106,8 @@ def _is_worth_storing(node: UOp, constants: Collection[UOp]) -> bool:
     """Return whether a value can be in memory, and needs no more of it than its constants."""
     if node.dtype is index:  # it has no width; what it was converted from has
         return False
+    if node.op is ops.COPY:  # otherwise every call would move it
+        return True
     size = bytes_of(node)
     enough = -(-size // MAX_GROWTH) if size <= MAX_GROWN_BYTES else size
     return _have_bytes(node, constants, enough)

@@ -245,11 +245,13 @@ class TensorMethods:
     def cov(self, *, rowvar: builtins.bool = True, correction: builtins.float = 1) -> Tensor:
         """Return the covariances of variables, which are the rows of x, or with rowvar=False columns."""
     def cpu(self) -> Tensor:
-        """Return the tensor, which is in the memory of the CPU."""
+        """Return the tensor in the memory of the processor."""
     def cross(self, x2: ArrayLike, axis: builtins.int = -1) -> Tensor:
         """Return the cross product of vectors of three elements along an axis."""
     def cross_entropy(self, target: ArrayLike, weight: ArrayLike | None = None, ignore_index: builtins.int = -100, reduction: str = 'mean', label_smoothing: builtins.float = ...) -> Tensor:
         """Return the cross entropy of logits with integer labels, or with target probabilities."""
+    def cuda(self, device: str | None = None) -> Tensor:
+        """Return the tensor in the memory of a GPU, the first one by default."""
     def cummax(self, axis: builtins.int | None = None) -> Tensor:
         """Return the largest of the first 1, 2, … n elements along an axis; NaN from the first NaN on."""
     def cummin(self, axis: builtins.int | None = None) -> Tensor:
@@ -688,9 +690,9 @@ class TensorMethods:
     def tile(self, repetitions: builtins.int | Sequence[builtins.int]) -> Tensor:
         """Return the whole tensor repeated along each axis; further repetitions add leading axes."""
     def to(self, *target: ArrayLike, dtype: DTypeLike | None = None, device: str | None = None, copy: builtins.bool = False) -> Tensor:
-        """Return the tensor in another type: a type, another tensor with it, or the device "cpu"."""
+        """Return the tensor in another type and on another device, which other tensors can stand for."""
     def to_device(self, device: str, /, *, stream: Any = None) -> Tensor:
-        """Return the tensor on a device, which is the one it is on: `"cpu"`."""
+        """Return the tensor on a device, such as "cpu" or "cuda"; itself if it is there already."""
     def tolist(self) -> Any:
         """Return the values as nested lists of Python's numbers."""
     def topk(self, k: builtins.int, axis: builtins.int = -1, largest: builtins.bool = True) -> TopK:

@@ -39,7 +39,7 @@ from porism.tensor.promotion import (
     result_type,
 )
 from porism.tensor.shapes import as_int
-from porism.tensor.standard.devices import check_device
+from porism.tensor.standard.devices import on_device
 from porism.tensor.tensor import Tensor, method, operator
 
 
@@ -53,8 +53,7 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Tens
     >>> porism.astype([1.9, -1.9, 300.0], "int8").tolist()
     [1, -1, 127]
     """
-    check_device(device)
-    return Tensor(primitive.cast(as_tensor(x).node, as_dtype(dtype)))
+    return on_device(Tensor(primitive.cast(as_tensor(x).node, as_dtype(dtype))), device)
 
 
 # -- arithmetic ------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from porism.base import dtypes
+from porism.base import device_use, dtypes
+from porism.base.device_use import HOST
 from porism.base.dtypes import DType
 from porism.gradient.stated_pullbacks import stopped
 from porism.ir import ops
@@ -38,7 +39,7 @@ from porism.tensor.shapes import (
     to_static,
     to_text,
 )
-from porism.tensor.standard.devices import check_device
+from porism.tensor.standard.devices import check_device, new_device, on_device
 from porism.tensor.tensor import Tensor, method
 
 
@@ -57,23 +58,25 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     check_device(device)
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Tensor) or not _is_data(obj):
-        tensor = as_tensor(obj, wanted)
+        tensor = on_device(as_tensor(obj, wanted), device)
         if not isinstance(obj, Tensor):
             return tensor
         if tensor.node is obj.node:
             return Tensor(obj.node) if copy else obj
         if copy is False:
-            raise refused(obj, "its type would change")
+            raise refused(obj, "its type or its device would change")
         return tensor
     if not isinstance(obj, (np.ndarray, np.generic)) and hasattr(obj, "__dlpack__"):
         tensor = from_dlpack(obj, copy=copy is not False)
         if copy is False and wanted not in (None, tensor.node.dtype):
             raise refused(obj, "its type would change")
-        return as_tensor(tensor, wanted)
+        return on_device(as_tensor(tensor, wanted), device)
     array = to_array(obj, wanted)
+    if copy is False and new_device(device) != HOST:
+        raise refused(obj, "the memory of an array is the processor's")
     if copy is False:
         return _share_memory(obj, array, wanted)
-    return from_copy(array, wanted)
+    return from_copy(array, wanted, new_device(device))
 
 
 @accepts_complex
@@ -151,7 +154,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
             "use broadcast_to(value, shape), which repeats the value along new axes",
         )
     element_type = result_type(weak_or_tensor(fill_value)) if dtype is None else as_dtype(dtype)
-    return Tensor(primitive.broadcast(node_of(fill_value, element_type), sizes))
+    return on_device(Tensor(primitive.broadcast(node_of(fill_value, element_type), sizes)), device)
 
 
 def zeros(shape: Any = (), *sizes: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -199,6 +202,8 @@ def full_like(x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None)
     """
     like = as_tensor(x)
     wanted = like.dtype if dtype is None else dtype
+    if device is None and device_use.others_are_used:
+        device = like.device
     return full(like.shape, fill_value, dtype=wanted, device=device)
 
 
@@ -259,7 +264,7 @@ def arange(
         exact = all(isinstance(v, (int, np.integer)) for v in (start, stop, step))
         steps = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
         count = max(int(steps), 0)
-    return Tensor(_arithmetic_sequence(count, start, step, element_type))
+    return on_device(Tensor(_arithmetic_sequence(count, start, step, element_type)), device)
 
 
 def _symbolic_count(start: Any, stop: Any, step: Any) -> Dim:
@@ -326,7 +331,7 @@ def linspace(
         )
     element_type = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     if count == 0:
-        return zeros(0, dtype=element_type)
+        return zeros(0, dtype=element_type, device=device)
     gaps = max(count - 1 if endpoint else count, 1)
     position = primitive.iota((count,), 0)
     number = primitive.cast(position, dtypes.f64)
@@ -339,7 +344,8 @@ def linspace(
     node = scaled + first
     if endpoint and count > 1:
         node = position.eq(count - 1).where(node.lift(last), node)
-    return Tensor(primitive.cast(node if element_type.is_float else ops.FLOOR(node), element_type))
+    rounded = node if element_type.is_float else ops.FLOOR(node)
+    return on_device(Tensor(primitive.cast(rounded, element_type)), device)
 
 
 def logspace(
@@ -407,7 +413,8 @@ def eye(
     sizes = as_sizes((n_rows, n_rows if n_cols is None else n_cols))
     element_type = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     row, column = primitive.iota(sizes, 0), primitive.iota(sizes, 1)
-    return Tensor(primitive.cast((column - row).eq(as_int(k, "k")), element_type))
+    matrix = Tensor(primitive.cast((column - row).eq(as_int(k, "k")), element_type))
+    return on_device(matrix, device)
 
 
 @method

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from porism.base import dtypes
+from porism.base import device_use, dtypes
+from porism.base.device_use import HOST
 from porism.base.dtypes import DType
 from porism.base.fork_locks import held_while_forking
-from porism.engine.run.buffer_storage import new_buffer, new_placeholder
+from porism.engine.run.buffer_storage import buffer_with_copy, new_buffer, new_placeholder
 from porism.ir import ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
@@ -27,6 +28,7 @@ from porism.tensor.api.cumulative import cumsum
 from porism.tensor.conversion import as_tensor
 from porism.tensor.jit.tracing import ValueStream, current
 from porism.tensor.movement.sorting import argsort, topk
+from porism.tensor.standard.devices import new_device
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor, method
 
@@ -59,11 +61,11 @@ def seed(n: int) -> None:
         _key, _counter = number % (1 << 64), 0
 
 
-def _random_bits(sizes: shapes.Sizes) -> UOp:
-    """Return 64 random bits for each element, as u64."""
+def _random_bits(sizes: shapes.Sizes, device: Any = None) -> UOp:
+    """Return 64 random bits for each element, as u64, which a device computes."""
     count = shapes.product(static_size(size, "random numbers") for size in sizes)
     assert isinstance(count, int)
-    words, before = _key_and_counter(count)
+    words, before = _key_and_counter(count, new_device(device))
     key, start = (
         primitive.broadcast(primitive.shrink(words, [(k, k + 1)]), [count]) for k in range(2)
     )
@@ -73,19 +75,25 @@ def _random_bits(sizes: shapes.Sizes) -> UOp:
     return primitive.reshape(ops.THREEFRY(counter, key), sizes)
 
 
-def _key_and_counter(count: int) -> tuple[UOp, int]:
+def _key_and_counter(count: int, device: str) -> tuple[UOp, int]:
     """Return a buffer of the key and the counter, and how many numbers were drawn since then."""
     trace = current.get()
     if trace is None:
-        return new_buffer(dtypes.u64, (2,), advance_counter(count)), 0
+        if device == HOST:
+            return new_buffer(dtypes.u64, (2,), advance_counter(count)), 0
+        dims = (UOp.const(dtypes.index, 2),)
+        return buffer_with_copy(dtypes.u64, dims, advance_counter(count), device), 0
     # Each call of a jitted function reads the state and advances it by all that the function draws.
     stream = trace.streams.get("random")
     if stream is None:
-        words = new_placeholder(dtypes.u64, (UOp.const(dtypes.index, 2),))
+        words = new_placeholder(dtypes.u64, (UOp.const(dtypes.index, 2),), None)
         stream = trace.streams["random"] = ValueStream(words, advance_counter)
     before = stream.amount
     stream.amount += count
-    return stream.placeholder, before
+    words = stream.placeholder
+    if device_use.others_are_used:  # the state is on no device, and what is drawn is
+        words = ops.COPY(words, arg=device)
+    return words, before
 
 
 def advance_counter(count: int) -> Array:
@@ -107,18 +115,18 @@ def _high_word(bits: UOp) -> UOp:
     return primitive.cast(bits // TWO_TO_32, dtypes.u32)
 
 
-def _uniform_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
+def _uniform_node(sizes: shapes.Sizes, dtype: DType, device: Any = None) -> UOp:
     """Return multiples of 2^-p in [0, 1), where p is the precision of the type: 24 bits for f32."""
-    bits = _random_bits(sizes)
+    bits = _random_bits(sizes, device)
     word, width = (bits, 64) if dtype.precision > 32 else (_low_word(bits), 32)
     numerator = word // (1 << (width - dtype.precision))
     compute_dtype = dtypes.f64 if width == 64 else dtypes.f32
     return primitive.cast(primitive.cast(numerator, compute_dtype) * 2.0**-dtype.precision, dtype)
 
 
-def _normal_node(sizes: shapes.Sizes, dtype: DType) -> UOp:
+def _normal_node(sizes: shapes.Sizes, dtype: DType, device: Any = None) -> UOp:
     """Return standard normal numbers (Box-Muller): a radius and an angle from one word each."""
-    bits = _random_bits(sizes)
+    bits = _random_bits(sizes, device)
     compute_dtype = dtypes.f64 if dtype is dtypes.f64 else dtypes.f32
     # In (0, 1], so that its logarithm is finite.
     first = (primitive.cast(_low_word(bits), compute_dtype) + 1.0) * (1 / TWO_TO_32)
@@ -136,25 +144,32 @@ def _float_dtype(dtype: Any, what: str) -> DType:
     return wanted_dtype
 
 
-def rand(*shape: Any, dtype: Any = None) -> Tensor:
+def rand(*shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return uniform random numbers in [0, 1), float32 by default.
 
     >>> porism.rand(2, 3)
     Tensor(lazy, shape=(2, 3), dtype=float32)
     """
-    return Tensor(_uniform_node(shapes.as_sizes(shape), _float_dtype(dtype, "rand")))
+    return Tensor(_uniform_node(shapes.as_sizes(shape), _float_dtype(dtype, "rand"), device))
 
 
-def randn(*shape: Any, dtype: Any = None) -> Tensor:
+def randn(*shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return standard normal random numbers (mean 0, variance 1), float32 by default.
 
     >>> porism.randn(2, 3)
     Tensor(lazy, shape=(2, 3), dtype=float32)
     """
-    return Tensor(_normal_node(shapes.as_sizes(shape), _float_dtype(dtype, "randn")))
+    return Tensor(_normal_node(shapes.as_sizes(shape), _float_dtype(dtype, "randn"), device))
 
 
-def uniform(low: float = 0.0, high: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Tensor:
+def uniform(
+    low: float = 0.0,
+    high: float = 1.0,
+    shape: Any = (),
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
     """Return uniform random numbers in [low, high); `high` itself can occur by rounding.
 
     >>> porism.uniform(-1, 1, (2, 3))
@@ -162,11 +177,18 @@ def uniform(low: float = 0.0, high: float = 1.0, shape: Any = (), *, dtype: Any 
     """
     wanted_dtype = _float_dtype(dtype, "uniform")
     first, last = shapes.as_number(low, "low"), shapes.as_number(high, "high")
-    node = _uniform_node(shapes.as_sizes(shape), wanted_dtype)
+    node = _uniform_node(shapes.as_sizes(shape), wanted_dtype, device)
     return Tensor(node * (last - first) + first)
 
 
-def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any = None) -> Tensor:
+def normal(
+    mean: float = 0.0,
+    std: float = 1.0,
+    shape: Any = (),
+    *,
+    dtype: Any = None,
+    device: Any = None,
+) -> Tensor:
     """Return random numbers of the normal distribution with a mean and a standard deviation.
 
     >>> porism.normal(5, 2, (2, 3))
@@ -178,10 +200,13 @@ def normal(mean: float = 0.0, std: float = 1.0, shape: Any = (), *, dtype: Any =
             f"normal with std={std}", "a standard deviation is not negative", "pass 0 or more"
         )
     wanted_dtype = _float_dtype(dtype, "normal")
-    return Tensor(_normal_node(shapes.as_sizes(shape), wanted_dtype) * std + mean_value)
+    node = _normal_node(shapes.as_sizes(shape), wanted_dtype, device)
+    return Tensor(node * std + mean_value)
 
 
-def randint(low: int, high: Any = None, shape: Any = (), *, dtype: Any = None) -> Tensor:
+def randint(
+    low: int, high: Any = None, shape: Any = (), *, dtype: Any = None, device: Any = None
+) -> Tensor:
     """Return uniform random integers from low to high - 1; from 0 to low - 1 if `high` is None.
 
     The shape may follow `low` as well. For up to 2^32 different numbers their probabilities differ
@@ -205,7 +230,7 @@ def randint(low: int, high: Any = None, shape: Any = (), *, dtype: Any = None) -
             "pass a high above low, or a wider dtype",
         )
     count = last - first
-    bits = _random_bits(shapes.as_sizes(shape))
+    bits = _random_bits(shapes.as_sizes(shape), device)
     if count <= TWO_TO_32:
         number = primitive.cast(_low_word(bits), dtypes.u64) * count // TWO_TO_32
     else:
@@ -213,7 +238,7 @@ def randint(low: int, high: Any = None, shape: Any = (), *, dtype: Any = None) -
     return Tensor(primitive.cast(number, wanted_dtype) + first)
 
 
-def permutation(x: int, *, dtype: Any = None) -> Tensor:
+def permutation(x: int, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return the integers from 0 to x - 1 in random order.
 
     >>> porism.sort(porism.permutation(4)).tolist()
@@ -225,8 +250,8 @@ def permutation(x: int, *, dtype: Any = None) -> Tensor:
             f"a permutation of {size} numbers", "a size is not negative", "pass 0 or more"
         )
     wanted_dtype = promotion.DEFAULT_INT if dtype is None else promotion.as_dtype(dtype)
-    order = argsort(Tensor(primitive.contiguous(_low_word(_random_bits((size,))), "permutation")))
-    return Tensor(primitive.cast(order.node, wanted_dtype))
+    keys = primitive.contiguous(_low_word(_random_bits((size,), device)), "permutation")
+    return Tensor(primitive.cast(argsort(Tensor(keys)).node, wanted_dtype))
 
 
 @method
@@ -238,7 +263,8 @@ def shuffle(x: Any, axis: int = 0) -> Tensor:
     """
     tensor = as_tensor(x)
     shuffled_axis = shapes.normalize_axis(axis, tensor.ndim)
-    order = permutation(static_size(tensor.shape[shuffled_axis], "shuffle"))
+    size = static_size(tensor.shape[shuffled_axis], "shuffle")
+    order = permutation(size, device=tensor.device)
     sizes = tensor.shape
     index_sizes = [n if k == shuffled_axis else 1 for k, n in enumerate(sizes)]
     chosen = primitive.contiguous(order.node, "shuffle") if order.size else order.node
@@ -271,7 +297,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Tensor:
         return Tensor(tensor.node)
     if p == 1:
         return Tensor(primitive.full(tensor.node.dtype, 0, tensor.shape))
-    kept = Tensor(_uniform_node(tensor.shape, dtypes.f32) >= p)
+    kept = Tensor(_uniform_node(tensor.shape, dtypes.f32, tensor.device) >= p)
     return where(kept, multiply(tensor, 1 / (1 - p)), 0.0)
 
 
@@ -305,7 +331,7 @@ def multinomial(x: Any, num_samples: int, replacement: bool = False) -> Tensor:
     if current.get() is None:
         _check_weights(tensor)
     weights = primitive.cast(tensor.node, dtypes.f32)
-    drawn = _sample_classes(weights, batch, classes, count, replacement)
+    drawn = _sample_classes(weights, batch, classes, count, replacement, tensor.device)
     usable = (weights >= 0.0) & (weights < math.inf)
     all_usable = primitive.reduce(primitive.cast(usable, dtypes.i64), ops.MIN, [len(batch)])
     any_positive = primitive.reduce(
@@ -333,11 +359,11 @@ def _check_weights(tensor: Tensor) -> None:
 
 
 def _sample_classes(
-    weights: UOp, batch: list[int], classes: int, count: int, replacement: bool
+    weights: UOp, batch: list[int], classes: int, count: int, replacement: bool, device: str
 ) -> UOp:
     """Return `count` class indices for each row of weights."""
     if not replacement:
-        noise = _uniform_node((*batch, classes), dtypes.f32) + 2.0**-25
+        noise = _uniform_node((*batch, classes), dtypes.f32, device) + 2.0**-25
         noise = ops.MIN(noise, noise.lift(1 - 2.0**-24))  # in (0, 1): both logarithms are finite
         scores = ops.LOG2(weights) - ops.LOG2(-ops.LOG2(noise))
         return topk(Tensor(primitive.contiguous(scores, "multinomial")), count).indices.node
@@ -347,7 +373,7 @@ def _sample_classes(
     rank = len(table)
     cumulative = primitive.expand(primitive.reshape(sums, [*batch, 1, classes]), table)
     total = primitive.shrink(sums, [*[(0, n) for n in batch], (classes - 1, classes)])
-    draws = _uniform_node((*batch, count), dtypes.f32)
+    draws = _uniform_node((*batch, count), dtypes.f32, device)
     draws = draws * primitive.expand(total, [*batch, count])
     thresholds = primitive.expand(primitive.reshape(draws, [*batch, count, 1]), table)
     exceeded = primitive.cast(cumulative <= thresholds, promotion.DEFAULT_INT)

@@ -24,6 +24,7 @@ from porism.tensor.complex.complex_tensor import (
 from porism.tensor.conversion import as_tensor, broadcast
 from porism.tensor.elementwise.real_functions import rad2deg
 from porism.tensor.promotion import as_dtype, name_of, type_error
+from porism.tensor.standard.devices import on_device
 from porism.tensor.tensor import Tensor
 
 
@@ -53,10 +54,10 @@ def _astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Ten
     wanted = as_dtype(dtype)
     if wanted.kind is Kind.COMPLEX:
         z = as_complex(x, wanted)
-        return pair(z.real_part, z.imag_part)
+        return on_device(pair(z.real_part, z.imag_part), device)
     real, imag = parts(x)
     if wanted.kind is Kind.BOOL:
-        return logical_or(real, imag)
+        return on_device(logical_or(real, imag), device)
     raise type_error(
         f"a complex tensor converted to {name_of(wanted)}",
         "its imaginary part would be lost",

@@ -19,6 +19,7 @@ from porism.tensor.complex.complex_tensor import (
     is_complex,
 )
 from porism.tensor.promotion import PART_TYPE, as_dtype, name_of
+from porism.tensor.standard.devices import on_device
 from porism.tensor.tensor import Tensor
 
 MOVING: Final = (
@@ -167,8 +168,8 @@ def _assign(x: ComplexTensor, value: Any) -> Tensor:
 def _asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is not None and wanted not in PART_TYPE:
-        return namespace.find("astype")(as_complex(obj), wanted)
-    z = as_complex(obj, wanted)
+        return namespace.find("astype")(as_complex(obj), wanted, device=device)
+    z = on_device(as_complex(obj, wanted), device)
     if copy is False and z is not obj:
         from porism.tensor.memory.shared_memory import refused
 
@@ -188,17 +189,19 @@ def _tensor(data: Any, dtype: Any = None, *, requires_grad: bool = False) -> Any
 def _from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     import numpy as np
 
-    return _asarray(x if isinstance(x, Tensor) else np.from_dlpack(x), copy=copy)
+    array = x if isinstance(x, Tensor) else np.from_dlpack(x)
+    return _asarray(array, device=device, copy=copy)
 
 
 @implements("full")
 def _full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is not None and wanted not in PART_TYPE:
-        return namespace.find("astype")(as_complex(fill_value), wanted)
+        return namespace.find("astype")(as_complex(fill_value), wanted, device=device)
     z = as_complex(fill_value, wanted)
     function = namespace.find("full")
-    return pair(function(shape, z.real_part), function(shape, z.imag_part))
+    real, imag = (function(shape, part, device=device) for part in (z.real_part, z.imag_part))
+    return pair(real, imag)
 
 
 @implements("eye")

@@ -17,7 +17,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.complex.complex_dispatch import complex_operand
-from porism.tensor.conversion import as_tensor, from_copy
+from porism.tensor.conversion import as_operand, as_tensor
 from porism.tensor.element_types import ElementType
 from porism.tensor.jit.replay import realize_tensors
 from porism.tensor.jit.tracing import current, no_value
@@ -87,6 +87,11 @@ class ComplexTensor(Tensor):
     def shape(self) -> tuple[int, ...]:
         """The sizes of the axes."""
         return self.real_part.shape
+
+    @property
+    def device(self) -> str:
+        """The device of the parts."""
+        return self.real_part.device
 
     @property
     def dtype(self) -> ElementType:
@@ -201,7 +206,7 @@ def as_complex(value: Any, wanted: Any = None) -> ComplexTensor:
     if array.dtype.kind != "c":
         return as_complex(as_tensor(value), dtype)
     own = as_dtype(array.dtype) if dtype is None else dtype
-    return as_complex(ComplexTensor(from_copy(array.real), from_copy(array.imag)), own)
+    return as_complex(ComplexTensor(as_operand(array.real), as_operand(array.imag)), own)
 
 
 def _complex_array(value: Any, *, narrow: bool = True) -> Array:

@@ -19,7 +19,7 @@ import numpy as np
 
 from porism.tensor import primitive
 from porism.tensor.api.comparison import where
-from porism.tensor.conversion import from_array
+from porism.tensor.conversion import own_array
 from porism.tensor.fourier.twiddle_factors import roots, table
 from porism.tensor.movement.joining import concat, stack
 from porism.tensor.movement.pad import pad
@@ -196,7 +196,7 @@ def inverse_real(real: Tensor, imag: Tensor, n: int) -> Tensor:
     """
     position = np.arange(n // 2 + 1)[:, None]
     known = (position > 0) & ((position < n / 2) | (n % 2 == 1))
-    imag = where(from_array(known), imag, 0.0)
+    imag = where(own_array(known), imag, 0.0)
     if n % 2 or n < 2:
         tail_r, tail_i = (part[:, 1:].flip(1) for part in (real, imag))
         return inverse(concat([real, tail_r], 1), concat([imag, -tail_i], 1))[0]

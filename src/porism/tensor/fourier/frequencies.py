@@ -10,18 +10,16 @@ from porism.tensor.api.creation import asarray
 from porism.tensor.movement.joining import roll
 from porism.tensor.promotion import DEFAULT_FLOAT, as_dtype, type_error
 from porism.tensor.shapes import as_int, normalize_axes, shape_error
-from porism.tensor.standard.devices import check_device
 from porism.tensor.static_sizes import static_size
 from porism.tensor.tensor import Tensor
 
 
 def _frequencies(values: Any, n: Any, d: float, dtype: Any, device: Any, what: str) -> Tensor:
     """Return whole numbers over n · d, in a float type."""
-    check_device(device)
     wanted = DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     if not wanted.is_float:
         raise type_error(f"{what} of {dtype}", "frequencies are floats", "pass a float type")
-    return asarray((values / (n * d)).astype(wanted.numpy))
+    return asarray((values / (n * d)).astype(wanted.numpy), device=device)
 
 
 def _count(n: Any, what: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from porism.base.dtypes import DType
+from porism.engine.run.buffer_storage import note_movable
 from porism.ir.node import UOp
 from porism.tensor.conversion import from_array
 from porism.tensor.jit.tracing import current
@@ -38,6 +39,8 @@ def table(key: Any, dtype: DType, make: Callable[[], Any]) -> tuple[Tensor, Tens
         token = current.set(None)  # it belongs to no trace
         try:
             parts = [from_array(part.astype(dtype.numpy)) for part in (values.real, values.imag)]
+            for part in parts:  # whatever uses it, on which device it may be
+                note_movable(part.node, part.node)
             found = (parts[0].node, parts[1].node, 2 * values.size * dtype.numpy.itemsize)
         finally:
             current.reset(token)

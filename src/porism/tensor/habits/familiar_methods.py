@@ -18,6 +18,7 @@ from porism.tensor.element_types import ElementType
 from porism.tensor.movement.reshape import broadcast_to, reshape
 from porism.tensor.primitive import Dim
 from porism.tensor.shapes import product, shape_error, to_text
+from porism.tensor.standard.devices import is_device_name, on_device
 from porism.tensor.tensor import Tensor, method
 
 # -- the same value --------------------------------------------------------------------------------
@@ -37,8 +38,15 @@ def copy(x: Tensor) -> Tensor:
 
 @method
 def cpu(x: Tensor) -> Tensor:
-    """Return the tensor, which is in the memory of the CPU."""
-    return x
+    """Return the tensor in the memory of the processor."""
+    return on_device(x, "cpu")
+
+
+@method
+def cuda(x: Tensor, device: Any = None) -> Tensor:
+    """Return the tensor in the memory of a GPU, the first one by default."""
+    name = device if isinstance(device, str) else f"cuda:{device or 0}"
+    return on_device(x, name)
 
 
 @method
@@ -66,28 +74,19 @@ def block_until_ready(x: Tensor) -> Tensor:
 def to(
     x: Tensor, *target: Any, dtype: Any = None, device: Any = None, copy: bool = False
 ) -> Tensor:
-    """Return the tensor in another type: a type, another tensor with it, or the device "cpu".
+    """Return the tensor in another type and on another device, which other tensors can stand for.
 
     >>> porism.ones(2).to("int64").dtype, porism.ones(2).to("cpu").dtype
     (porism.int64, porism.float32)
     """
     for given in (*target, *(v for v in (device, dtype) if v is not None)):
         if isinstance(given, Tensor):
-            x = _cast(x, given.node.dtype)
-        elif str(given) not in ("cpu", "cpu:0"):
-            x = _cast(x, _type_or_refuse(given))
+            x = on_device(_cast(x, given.node.dtype), given.device)
+        elif is_device_name(str(given)):
+            x = on_device(x, given)
+        else:
+            x = _cast(x, promotion.as_dtype(given))
     return Tensor(x.node) if copy else x
-
-
-def _type_or_refuse(given: Any) -> DType:
-    """Return a type that is given; refuse another device."""
-    if str(given).split(":")[0] in ("cuda", "gpu", "mps", "xpu", "tpu"):
-        raise promotion.type_error(
-            f"to({given!r}) of a tensor",
-            "tensors are in the memory of the CPU",
-            "leave the device out",
-        )
-    return promotion.as_dtype(given)
 
 
 def _cast(x: Tensor, dtype: DType) -> Tensor:

@@ -66,7 +66,7 @@ INSTEAD: Final[dict[tuple[str, str], str]] = {
     ("", "out"): "assign the result: y = f(x); or copy it into a tensor: y[...] = f(x)",
     ("", "where"): "choose the elements first: porism.where(mask, x, 0), with 1 for a product",
     ("", "initial"): "combine the result with the value: result + initial, porism.maximum(…)",
-    ("", "device"): "leave device out: tensors are in the memory of the CPU",
+    ("", "device"): "leave device out: results are where their operands are; x.to(device) moves",
     ("", "order"): "leave order out: elements are in row-major order; transpose with .T",
     ("", "inplace"): "assign the result: x = porism.relu(x)",
     ("", "alpha"): "multiply the second operand: x + alpha * y",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from porism.schedule.loop_listing import divisions, listing
 from porism.schedule.schedule import Buffer, Role, Schedule
 from porism.tensor.jit.jit import Jitted
 from porism.tensor.shapes import shape_error
-from porism.tensor.tensor import Tensor
+from porism.tensor.tensor import Tensor, device_name
 from porism.viewer.stage_diffs import stage_report
 
 SOURCES: Final = {"llvm": "LLVM IR", "assembly": "assembly", "c": "C"}
@@ -96,6 +97,12 @@ class Kernel:
         )
 
 
+def _schedule(nodes: Sequence[UOp]) -> Schedule:
+    """Return the schedule of some nodes, for the device of the first."""
+    device = device_name(nodes[0])
+    return schedule_of(request(nodes, device).graph, (), device)
+
+
 def kernels(*tensors: Tensor) -> list[Kernel]:
     """Return the kernels that compute some tensors, in order, without running them.
 
@@ -105,7 +112,7 @@ def kernels(*tensors: Tensor) -> list[Kernel]:
     ['output0 (2, 2) float32']
     """
     nodes = _unrealized(tensors)
-    return _kernels(schedule_of(request(nodes).graph)) if nodes else []
+    return _kernels(_schedule(nodes)) if nodes else []
 
 
 def explain(
@@ -137,11 +144,12 @@ def explain(
     if not nodes:
         print("nothing is left to be computed: all values are realized")
         return
-    graph = request(nodes).graph
+    device = device_name(nodes[0])
+    graph = request(nodes, device).graph
     if stages:
         for block in stage_report(graph):
             print(block)
-    _print_schedule(schedule_of(graph), kind)
+    _print_schedule(schedule_of(graph, (), device), kind)
 
 
 def _print_function(function: Jitted[Any, Any], kind: str | None) -> None:
@@ -152,7 +160,7 @@ def _print_function(function: Jitted[Any, Any], kind: str | None) -> None:
             _print_schedule(program.schedule, kind)
         constants = program.constants
         once = constants.constant_program
-        if once is not None:
+        if once is not None and once.schedule is not None:
             size = _bytes(sum(once.sizes))
             print(f"computed once from constants, {size}, until one of them is assigned to:")
             _print_schedule(once.schedule, kind)

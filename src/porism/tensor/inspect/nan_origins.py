@@ -19,7 +19,7 @@ import numpy as np
 from porism.base.errors import PorismError
 from porism.base.weak_tables import WeakKeys
 from porism.engine.run import realize as engine
-from porism.engine.run.buffer_storage import array_of, find_storage, realized_buffer
+from porism.engine.run.buffer_storage import find_storage, host_array_of, realized_buffer
 from porism.gradient.stated_pullbacks import has_pullbacks, stated_value
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
@@ -143,11 +143,13 @@ def check_call(
 
 
 def _has_nan(buffer: UOp) -> bool:
-    return buffer.dtype.is_float and _is_nan(array_of(buffer))
+    return buffer.dtype.is_float and _is_nan(host_array_of(buffer))
 
 
 def _is_nan(array: Any) -> bool:
-    return array.dtype.kind in "fV" and bool(np.isnan(array).any())
+    if array.dtype.kind not in "fV":
+        return False
+    return bool(np.isnan(array if isinstance(array, np.ndarray) else array.to_host()).any())
 
 
 def _error(roots: Sequence[UOp], given: Mapping[UOp, UOp]) -> NanError:

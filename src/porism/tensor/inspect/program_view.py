@@ -134,13 +134,13 @@ def _run_apart(tensor: Tensor, runs: int) -> None:
             "the value of the tensor is in memory already, so it has no kernels",
             "view the tensor before it is computed, or a function that makes it",
         )
-    computation = request([node])
-    schedule = schedule_of(computation.graph)
+    computation = request([node], tensor.device)
+    schedule = schedule_of(computation.graph, (), computation.device)
     if any(n.op is ops.ASSIGN for n in toposort(computation.graph)):
         return
     inputs = [node_storage(buffer) for buffer in computation.buffers]
     for _ in range(runs):
-        run(schedule, inputs, computation.variables)
+        run(schedule, inputs, computation.variables, computation.device)
 
 
 def _realize_all(result: Any) -> None:

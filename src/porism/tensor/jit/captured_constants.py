@@ -15,9 +15,17 @@ from typing import Any, Final
 
 import numpy as np
 
+from porism.base.device_use import HOST
 from porism.engine.run import array_allocator
 from porism.engine.run.backend_runners import Prepared, Runner
-from porism.engine.run.buffer_storage import NoValue, Storage, find_storage, node_storage
+from porism.engine.run.buffer_storage import (
+    NoValue,
+    Storage,
+    device_name_of,
+    find_storage,
+    node_storage,
+    storage_on,
+)
 from porism.engine.run.program import FixedInputs
 from porism.engine.run.realize import realize
 from porism.ir import ops
@@ -71,7 +79,8 @@ class CallConstants:
 class ConstantProgram:
     """The program that computes what depends on constants alone."""
 
-    schedule: Schedule
+    schedule: Schedule | None
+    """The kernels; None of a program of several devices."""
     run: Runner
     sources: list[int | Storage]
     """Of each input, which of the constant tensors it is, or its storage."""
@@ -79,6 +88,8 @@ class ConstantProgram:
     """Of each output, the input of the main program that it becomes."""
     sizes: list[int]
     """Of each output, its bytes."""
+    device: str | None
+    """The device that runs it; None of a program of several."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +108,8 @@ class CapturedConstants:
     """What runs in each call; None if there is nothing to compute."""
     precomputed: frozenset[int]
     """Those of the tensors from which something is computed or packed once."""
+    device: str | None = HOST
+    """The device of the program; None if it uses several."""
     latest: CallConstants | None = field(default=None, init=False)
     """The latest result, unless one of those tensors shares memory that may change unseen."""
 
@@ -126,16 +139,21 @@ class CapturedConstants:
             inputs[number] = literal
         for number, which in self.inputs:
             inputs[number] = values[which]
+            if self.device is not None:  # what moves by itself is moved once
+                inputs[number] = storage_on(values[which], self.device)
         constant_program, program = self.constant_program, self.program
         if constant_program is not None:
             sources = [values[s] if isinstance(s, int) else s for s in constant_program.sources]
+            if constant_program.device is not None:
+                sources = [storage_on(source, constant_program.device) for source in sources]
             outputs = constant_program.run(sources, {})
             for number, output in zip(constant_program.targets, outputs, strict=True):
                 inputs[number] = output
         packs = program.pack(inputs) if program is not None else ()
         varying = frozenset(number for number, storage in enumerate(inputs) if storage is None)
         for number, which in self.inputs:
-            inputs[number] = (NO_ARRAY, values[which][1])
+            if self.device == HOST == device_name_of(values[which]):
+                inputs[number] = (NO_ARRAY, values[which][1])
         fixed = FixedInputs(packs, varying)
         latest = CallConstants([node.arg for node in nodes], inputs, fixed, program)
         owned = all(array_allocator.is_pool_array(values[k][0]) for k in self.precomputed)

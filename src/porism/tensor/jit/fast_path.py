@@ -17,8 +17,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from porism.base import device_use
 from porism.base.settings import unoverridden
-from porism.engine.run.buffer_storage import Storage
+from porism.engine.run.buffer_storage import Storage, device_name_of
 from porism.ir import ops
 from porism.ir.buffer_node import new_buffer
 from porism.tensor.jit.captured_constants import storage_of
@@ -52,8 +53,9 @@ class FastPath:
     """The fast path to one trace."""
 
     __slots__ = (
-        "argument_inputs", "arguments_are_inputs", "check", "complex_output", "has_captured",
-        "keywords", "positional", "replay", "settings", "single_output",
+        "argument_inputs", "arguments_are_inputs", "check", "complex_output", "device",
+        "has_captured", "keywords", "knows_devices", "positional", "replay", "settings",
+        "single_output",
     )  # fmt: skip
 
     def __init__(self, replay: Replay, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -64,6 +66,9 @@ class FastPath:
         self.keywords = [*kwargs]
         self.positional = len(args)
         self.check = argument_check(args, tuple(kwargs.values()))
+        self.device = replay.device
+        self.knows_devices = False
+        """Whether the check includes the devices of the tensors."""
         tensors = sum(len(tensor_parts(value)) for value in arguments)
         input_of = {which: number for number, which in replay.arguments}
         self.argument_inputs = [(input_of[k], k) for k in range(tensors) if k in input_of]
@@ -77,6 +82,9 @@ class FastPath:
 
     def enable(self) -> FastPath:
         """Allow calls under the present settings to take the fast path."""
+        if device_use.others_are_used and not self.knows_devices:
+            self.check = _on_device(self.check, self.device)
+            self.knows_devices = True
         self.settings = unoverridden()
         return self
 
@@ -111,21 +119,34 @@ class FastPath:
             pair = self.complex_output
             if pair is not None:
                 kind, real, imag = pair
-                return kind(_result(real, outputs), _result(imag, outputs))
+                device = self.device
+                return kind(_result(real, outputs, device), _result(imag, outputs, device))
             return replay.results(replay.nodes(inputs, outputs, _NO_VARIABLES), _NO_VARIABLES)
         dtype, dims, output = single
         value = _new(Tensor)
         value._leaf = None
-        value._node = new_buffer(dtype, dims, "cpu", outputs[output])
+        value._node = new_buffer(dtype, dims, self.device, outputs[output])
         return value
 
 
-def _result(computed: ComputedOutput, outputs: Sequence[Storage]) -> Tensor:
+def _on_device(check: Check, device: str) -> Check:
+    """Return a check that also refuses tensors on other devices than the program's."""
+
+    def checked(given: Collection[Any], named: Collection[Any]) -> list[Storage] | None:
+        found = check(given, named)
+        if found is None or any(device_name_of(storage) != device for storage in found):
+            return None
+        return found
+
+    return checked
+
+
+def _result(computed: ComputedOutput, outputs: Sequence[Storage], device: str) -> Tensor:
     """Return the tensor of an output."""
     dtype, dims, output = computed
     value = _new(Tensor)
     value._leaf = None
-    value._node = new_buffer(dtype, dims, "cpu", outputs[output])
+    value._node = new_buffer(dtype, dims, device, outputs[output])
     return value
 
 
@@ -135,6 +156,8 @@ def fast_path_of(
     """Return the fast path for calls like this one, if there is one."""
     arguments = (*args, *kwargs.values())
     if len(arguments) > MOST_ARGUMENTS or signature.variables or not replay.is_stateless():
+        return None
+    if replay.constants.device is None:
         return None
     others = [value for value in arguments if not tensor_parts(value)]
     tensors = [tensor for value in arguments for tensor in tensor_parts(value)]

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overl
 
 import numpy as np
 
+from porism.base import device_use
 from porism.base.settings import settings
-from porism.engine.run.buffer_storage import new_placeholder
 from porism.gradient.stated_pullbacks import depends_on_variable, is_recording
-from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.ir.node_collector import quiet_collector
 from porism.tensor.autodiff.leaf_state import disabled, make_leaf
@@ -35,7 +34,7 @@ from porism.tensor.jit.nested_values import Signature, describe, leaves, map_lea
 from porism.tensor.jit.replay import Replay, captured_argument_error, realize_tensors
 from porism.tensor.jit.stored_replay import Content
 from porism.tensor.jit.trace_to_replay import make_replay
-from porism.tensor.jit.tracing import Trace, TracedGradient, current
+from porism.tensor.jit.tracing import Trace, TracedGradient, current, placeholder_of
 from porism.tensor.promotion import type_error
 from porism.tensor.shapes import as_int
 from porism.tensor.tensor import Tensor
@@ -218,6 +217,8 @@ class Jitted(Generic[Parameters, Result]):
         if disabled.get():
             signature.parts.append(NO_GRADIENTS)
         signature.parts.append(settings.backend)
+        if device_use.others_are_used:
+            signature.add_devices()
         if self.fast_math is None:
             signature.parts.append(settings.fast_math)
         return signature
@@ -371,7 +372,7 @@ def _trace(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay:
     for tensor in signature.tensors:
         node = tensor._node
         if id(tensor) not in by_tensor:
-            by_tensor[id(tensor)] = Tensor(new_placeholder(node.dtype, shape(node)))
+            by_tensor[id(tensor)] = Tensor(placeholder_of(node))
             if tensor._leaf is not None:
                 make_leaf(by_tensor[id(tensor)])
         wrappers.append(by_tensor[id(tensor)])

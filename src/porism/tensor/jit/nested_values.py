@@ -99,6 +99,13 @@ class Signature:
         else:
             parts.append((kind, _hashable(value)))
 
+    def add_devices(self) -> None:
+        """Add the devices of the tensors, and that of tensors that are made without one."""
+        from porism.engine.device.device_placement import default_device, own_device
+
+        devices = [own_device(tensor._node) for tensor in self.tensors]
+        self.parts.append((default_device(), *devices))
+
     def add_aliasing(self) -> None:
         """Add which of the tensors are the same object, if any are."""
         tensors = self.tensors

@@ -9,9 +9,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from porism.backends.backend_table import selected_backend
+from porism.base import device_use
+from porism.base.device_use import HOST
 from porism.base.dtypes import DType, index
 from porism.base.fork_locks import held_while_forking
 from porism.base.interrupts import deferred_interrupts
@@ -21,8 +21,11 @@ from porism.engine.run.buffer_storage import (
     NoValue,
     Storage,
     buffer_for_array,
+    device_name_of,
+    duplicate,
     is_unshared,
     record_realized,
+    storage_on,
 )
 from porism.engine.run.realize import realize
 from porism.ir import ops
@@ -114,7 +117,9 @@ class Traced:
             if number >= 0:
                 array, address = inputs[number]
                 dims = shape(placeholder)
-                found[placeholder] = buffer_for_array(placeholder.dtype, dims, array, address)
+                found[placeholder] = buffer_for_array(
+                    placeholder.dtype, dims, array, address, device_name_of(inputs[number])
+                )
         return found
 
 
@@ -165,6 +170,8 @@ class Replay:
     """The containers that hold captured tensors."""
     cells: list[tuple[types.CellType, Tensor]]
     """The closure cells that hold captured tensors."""
+    devices: list[tuple[Tensor, str | None]]
+    """The captured tensors, and the devices that they were on when they were traced."""
     lock: Any
     """Held while state is read and written, so that no other call interferes."""
     traced: Traced | None = None
@@ -192,7 +199,24 @@ class Replay:
         if checked and self.constants.is_current():
             checked = self.mutable_types
         changed = self._changed_type(checked, variables) or self._moved_tensor()
-        return changed or self._changed_gradient()
+        return changed or self._changed_device() or self._changed_gradient()
+
+    @property
+    def device(self) -> str:
+        """The device of the results that the program computes."""
+        return self.constants.device or HOST
+
+    def _changed_device(self) -> str | None:
+        """Return which captured tensor is on another device than when it was traced."""
+        if not device_use.others_are_used:
+            return None
+        from porism.engine.device.device_placement import own_device
+
+        for tensor, device in self.devices:
+            now = own_device(tensor._node)
+            if now not in (device, None):
+                return f"a tensor that it uses was on {device!r} and is on {now!r}"
+        return None
 
     def _changed_gradient(self) -> str | None:
         """Return which captured tensor has another gradient than when it was traced."""
@@ -242,6 +266,8 @@ class Replay:
             return None
         if self._changed_type(self.mutable_types, variables) or variables or self._moved_tensor():
             return None
+        if self._changed_device():
+            return None
         return latest, nodes
 
     def is_stateless(self) -> bool:
@@ -283,7 +309,7 @@ class Replay:
     def tune(self, seconds: float) -> BackgroundTuning | None:
         """Tune the kernels in the background for some seconds, then swap in the tuned program."""
         backend, schedule = selected_backend(), self.schedule
-        if schedule is None or backend.objects is None:
+        if schedule is None or backend.objects is None or self.constants.device != HOST:
             return None
         from porism.engine.tune.background_tuning import BackgroundTuning
 
@@ -335,6 +361,9 @@ class Replay:
             array = take(amount)
             if number >= 0:
                 inputs[number] = (array, array_allocator.address_of(array))
+        device = self.constants.device
+        if device_use.others_are_used and device is not None:
+            inputs = [storage_on(storage, device) for storage in inputs]
         if self.variables:
             variables = {**self.variables, **variables}
         program = constants.program
@@ -427,16 +456,15 @@ def _node(
     """Return the BUFFER of a result, reshaped where sizes are symbolic."""
     array, address = inputs[value.input] if value.output is None else outputs[value.output]
     if value.copied:
-        original = array
-        array, address = array_allocator.new_array(array.size, array.dtype)
-        np.copyto(array, original)
+        array, address = duplicate((array, address))
+    device = device_name_of((array, address))
     if not value.symbolic:
-        return buffer_for_array(value.dtype, value.dims, array, address)
+        return buffer_for_array(value.dtype, value.dims, array, address, device)
     dims = tuple(_bound(dim, variables) for dim in value.dims)
     from porism.evaluate import evaluate
 
     sizes = tuple(UOp.const(index, int(evaluate(dim)[0])) for dim in dims)
-    buffer = buffer_for_array(value.dtype, sizes, array, address)
+    buffer = buffer_for_array(value.dtype, sizes, array, address, device)
     node = ops.RESHAPE(buffer, *dims)
     record_realized(node, buffer)
     return node

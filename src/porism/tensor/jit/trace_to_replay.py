@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from porism.base import device_use
+from porism.base.device_use import HOST
 from porism.base.settings import settings
 from porism.engine.run import array_allocator
 from porism.engine.run.backend_runners import prepare, runner
 from porism.engine.run.buffer_storage import (
-    array_of,
     is_placeholder,
-    new_placeholder,
     node_storage,
     realized_buffer,
 )
@@ -42,9 +42,20 @@ from porism.tensor.jit.replay import (
     Value,
     value_checks,
 )
-from porism.tensor.jit.tracing import CapturedTensor, TracedGradient, ValueStream, no_value
+from porism.tensor.jit.tracing import (
+    CapturedTensor,
+    TracedGradient,
+    ValueStream,
+    no_value,
+    placeholder_of,
+)
 from porism.tensor.shapes import shape_error
 from porism.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from porism.engine.device.device_segments import SegmentedProgram
+
+    Computation = Request | SegmentedProgram
 
 
 class Outputs:
@@ -127,9 +138,9 @@ def make_replay(
         roots,
         constants,
         settings.constants_megabytes << 20,
-        lambda node: new_placeholder(node.dtype, shape(node)),
+        placeholder_of,
     )
-    wanted = request(computed) if computed else None
+    wanted = _request(computed)
     own_placeholders = {
         *placeholders,
         *(c.placeholder for c in captured),
@@ -140,7 +151,9 @@ def make_replay(
     argument_of = {placeholder: k for k, placeholder in enumerate(placeholders)}
     values = outputs.values(numbers)
     replaced = _replaced_inputs(assignments, captured, numbers, values)
-    schedule = schedule_of(wanted.graph, replaced) if wanted else None
+    schedule = None
+    if isinstance(wanted, Request):
+        schedule = schedule_of(wanted.graph, replaced, wanted.device)
     fixed = [c for c in captured if _is_constant(c)]
     captured_types = [(c.tensor, _type(c.placeholder)) for c in captured]
     containers, cells = _containers_and_cells(locations)
@@ -148,7 +161,7 @@ def make_replay(
         schedule=schedule,
         arguments=[(n, argument_of[b]) for b, n in numbers.items() if b in argument_of],
         captured=_captured_inputs(captured, numbers, values),
-        constants=_captured_constants(fixed, once, numbers, constants, schedule),
+        constants=_captured_constants(fixed, once, numbers, constants, schedule, wanted),
         streams=[(numbers.get(s.placeholder, -1), s.take, s.amount) for s in streams],
         variables={**outputs.variables(), **(wanted.variables if wanted else {})},
         values=values,
@@ -165,8 +178,22 @@ def make_replay(
         ],
         locations=containers,
         cells=cells,
+        devices=[(c.tensor, c.placeholder.arg[1] or None) for c in captured],
         lock=lock,
         traced=_traced(roots, placeholders, captured, streams, numbers) if value_checks else None,
+    )
+
+
+def _request(nodes: Sequence[UOp]) -> Computation | None:
+    """Return the computation of some nodes by one device or several; None if there are none."""
+    if not nodes:
+        return None
+    if not device_use.others_are_used:
+        return request(nodes)
+    from porism.engine.device.device_segments import device_for, needs_segments, segmented_program
+
+    return (
+        segmented_program(nodes) if needs_segments(nodes) else request(nodes, device_for(nodes[0]))
     )
 
 
@@ -187,7 +214,7 @@ def _traced(
 
 
 def _number_inputs(
-    wanted: Request | None, outputs: Outputs, placeholders: set[UOp]
+    wanted: Computation | None, outputs: Outputs, placeholders: set[UOp]
 ) -> dict[UOp, int]:
     """Return the BUFFERs that a program reads or returns unchanged, with their numbers.
 
@@ -309,7 +336,8 @@ def _constant_buffers(captured: Sequence[CapturedTensor], roots: Sequence[UOp]) 
     """Return the BUFFERs that change only when a tensor is assigned to."""
     theirs = {c.placeholder for c in captured if _is_constant(c) and owns_memory(c.tensor)}
     inside = [n for n in toposort(*roots) if n.op is ops.BUFFER and not is_placeholder(n)]
-    return theirs | {buffer for buffer in inside if array_allocator.is_pool_array(array_of(buffer))}
+    owned = {b for b in inside if array_allocator.is_pool_array(node_storage(b)[0])}
+    return theirs | owned
 
 
 def _captured_constants(
@@ -318,6 +346,7 @@ def _captured_constants(
     numbers: Mapping[UOp, int],
     constants: set[UOp],
     schedule: Schedule | None,
+    wanted: Computation | None,
 ) -> CapturedConstants:
     """Prepare the program with its constants; `once` maps nodes computed once to placeholders."""
     which = {c.placeholder: k for k, c in enumerate(tensors)}
@@ -330,7 +359,12 @@ def _captured_constants(
         free -= bytes_of(buffer)
         if free >= 0:
             packable.append(numbers[buffer])
-    program = None if schedule is None else prepare(schedule, frozenset(packable))
+    program, device = None, HOST
+    if isinstance(wanted, Request) and schedule is not None:
+        device = wanted.device
+        program = prepare(schedule, frozenset(packable), device=device)
+    elif wanted is not None:
+        device, program = None, wanted.prepared(frozenset(packable))
     packed = frozenset() if program is None else program.packed
     sources = constant_program.sources if constant_program else ()
     precomputed = {k for k in sources if isinstance(k, int)}
@@ -343,6 +377,7 @@ def _captured_constants(
         constant_program=constant_program,
         program=program,
         precomputed=frozenset(precomputed),
+        device=device,
     )
 
 
@@ -350,16 +385,22 @@ def _constant_program(
     once: Mapping[UOp, UOp], numbers: Mapping[UOp, int], which: Mapping[UOp, int]
 ) -> ConstantProgram:
     """Return the program that computes the nodes that depend on constants alone."""
-    wanted = request(list(once))
-    schedule = schedule_of(wanted.graph)
-    with settings.override(beam=0):  # a program that runs once is not worth a search
-        run = runner(schedule)
+    wanted = _request(list(once))
+    assert wanted is not None
+    schedule = device = None
+    if isinstance(wanted, Request):
+        schedule, device = schedule_of(wanted.graph, (), wanted.device), wanted.device
+        with settings.override(beam=0):  # a program that runs once is not worth a search
+            run = runner(schedule, device)
+    else:
+        run = wanted.call
     return ConstantProgram(
         schedule,
         run,
         [which[b] if b in which else node_storage(b) for b in wanted.buffers],
         [numbers[placeholder] for placeholder in once.values()],
         [bytes_of(node) for node in once],
+        device,
     )
 
 

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from porism.base import device_use
 from porism.base.errors import PorismError
 from porism.engine.run.buffer_storage import NoValue, new_placeholder
 from porism.gradient.stated_pullbacks import depends_on_variable, is_recording
@@ -122,10 +123,19 @@ class Trace:
             node = tensor._node
             if tensor._leaf is None and is_recording() and depends_on_variable(node):
                 raise _captured_history()
-            placeholder = new_placeholder(node.dtype, shape(node))
+            placeholder = placeholder_of(node)
             captured = CapturedTensor(tensor, placeholder, placeholder)
             self.captured[id(tensor)] = captured
         return captured
+
+
+def placeholder_of(node: UOp) -> UOp:
+    """Return what stands for a value while a function is traced, on the device of the value."""
+    if not device_use.others_are_used:
+        return new_placeholder(node.dtype, shape(node))
+    from porism.engine.device.device_placement import own_device
+
+    return new_placeholder(node.dtype, shape(node), own_device(node))
 
 
 def read_mode(container: dict[str, Any], key: str) -> Any:

@@ -68,7 +68,9 @@ def on_host(what: str, function: Callable[..., Any], *operands: Tensor) -> tuple
             fix="check the matrix first; porism.linalg.pinv has a result for every matrix",
         ) from None
     several = isinstance(results, tuple)
-    return tuple(_tensor(array, own) for array in (results if several else (results,)))
+    device = operands[0].device
+    arrays = list(results) if several else [results]
+    return tuple(_tensor(array, own, device) for array in arrays)
 
 
 def _computed(x: Tensor) -> Any:
@@ -77,8 +79,8 @@ def _computed(x: Tensor) -> Any:
     return values.astype(f32.numpy) if x.dtype.base.bits < 32 else values
 
 
-def _tensor(array: Any, own: DType) -> Tensor:
+def _tensor(array: Any, own: DType, device: str) -> Tensor:
     """Return an array as a tensor; floats computed in f32 in the narrower type of the operands."""
-    tensor = asarray(np.asarray(array))
+    tensor = asarray(np.asarray(array), device=device)
     narrow = own.is_float and own.bits < 32 and tensor.dtype.base is f32
     return astype(tensor, own) if narrow else tensor

@@ -33,10 +33,11 @@ _NARROW: Final = {
 """The type codes of DLPack for types that NumPy does not export, and the version that has them."""
 
 _TYPE_OF_CODE: Final = {code: dtype for dtype, (code, _) in _NARROW.items()}
-_LEGACY, _VERSIONED = b"dltensor", b"dltensor_versioned"
+LEGACY: Final = b"dltensor"
+VERSIONED: Final = b"dltensor_versioned"
 
 
-class _Tensor(ctypes.Structure):
+class CapsuleTensor(ctypes.Structure):
     """DLTensor: an array in memory."""
 
     _fields_ = (
@@ -53,7 +54,7 @@ class _Tensor(ctypes.Structure):
     )
 
 
-class _Versioned(ctypes.Structure):
+class VersionedTensor(ctypes.Structure):
     """DLManagedTensorVersioned; the structure without a version begins with its tensor."""
 
     _fields_ = (
@@ -62,14 +63,14 @@ class _Versioned(ctypes.Structure):
         ("manager", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", CapsuleTensor),
     )
 
 
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype, _pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-_has_name = ctypes.pythonapi.PyCapsule_IsValid
-_has_name.restype, _has_name.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
+has_name = ctypes.pythonapi.PyCapsule_IsValid
+has_name.restype, has_name.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_char_p)
 
 
 def new_capsule(array: Array, max_version: Version | None, *, copy: bool) -> Any:
@@ -85,16 +86,16 @@ def new_capsule(array: Array, max_version: Version | None, *, copy: bool) -> Any
     bits = values.view(f"u{array.itemsize}")
     capsule = bits.__dlpack__(max_version=max_version)
     code, version = narrow
-    _tensor_of(capsule).code = code
-    if _has_name(capsule, _VERSIONED):
-        structure = _Versioned.from_address(_pointer_of(capsule, _VERSIONED))
+    tensor_of(capsule).code = code
+    if has_name(capsule, VERSIONED):
+        structure = VersionedTensor.from_address(_pointer_of(capsule, VERSIONED))
         structure.minor = max(structure.minor, version[1])
     return capsule
 
 
 def array_of_capsule(capsule: Any) -> Array:
     """Return the array of a capsule, whose memory the array keeps alive."""
-    tensor = _tensor_of(capsule)
+    tensor = tensor_of(capsule)
     narrow = _TYPE_OF_CODE.get(tensor.code) if tensor.lanes == 1 else None
     if narrow is not None:
         tensor.code = _UNSIGNED
@@ -102,13 +103,13 @@ def array_of_capsule(capsule: Any) -> Array:
     return array if narrow is None else array.view(narrow)
 
 
-def _tensor_of(capsule: Any) -> _Tensor:
+def tensor_of(capsule: Any) -> CapsuleTensor:
     """Return the structure in a capsule that has not been consumed."""
-    if _has_name(capsule, _VERSIONED):
-        address = _pointer_of(capsule, _VERSIONED) + _Versioned.tensor.offset
-        return _Tensor.from_address(address)
-    if _has_name(capsule, _LEGACY):
-        return _Tensor.from_address(_pointer_of(capsule, _LEGACY))
+    if has_name(capsule, VERSIONED):
+        address = _pointer_of(capsule, VERSIONED) + VersionedTensor.tensor.offset
+        return CapsuleTensor.from_address(address)
+    if has_name(capsule, LEGACY):
+        return CapsuleTensor.from_address(_pointer_of(capsule, LEGACY))
     raise BufferError("it is no capsule of DLPack, or was consumed before")
 
 

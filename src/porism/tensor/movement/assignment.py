@@ -24,7 +24,7 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.node import UOp
 from porism.tensor import primitive
 from porism.tensor.autodiff.leaf_state import disabled
-from porism.tensor.conversion import broadcast, from_array, node_of
+from porism.tensor.conversion import broadcast, node_of, own_array
 from porism.tensor.jit.tracing import current
 from porism.tensor.movement.index_keys import AxisIndex, Mask, parse_key, parse_key_with_masks
 from porism.tensor.movement.indexing import GatherLayout, gather_layout, index_node
@@ -365,9 +365,9 @@ def _last_writer(
         last_writes = np.zeros(length, np.int64)
         flat = known_index.reshape(-1)
         np.maximum.at(last_writes, flat, np.arange(1, count + 1))
-        return _clamp_index(from_array(last_writes).node, count)
+        return _clamp_index(own_array(last_writes).node, count)
     if known_index.any():
-        node = _clamp_index(from_array(np.ascontiguousarray(known_index)).node, length)
+        node = _clamp_index(own_array(np.ascontiguousarray(known_index)).node, length)
         flat_index = ops.ADD(*broadcast(flat_index, node))
     flat_row = primitive.reshape(primitive.broadcast(flat_index, common), (1, count))
     grid = (length, count)

@@ -18,7 +18,7 @@ from porism.ir.facts.node_shape import shape
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor import primitive
-from porism.tensor.conversion import as_tensor, from_array
+from porism.tensor.conversion import as_tensor, host_result, own_array
 from porism.tensor.jit.tracing import current
 from porism.tensor.movement.index_keys import AxisIndex, check_mask, holds_mask, parse_key
 from porism.tensor.movement.reshape import flatten
@@ -63,7 +63,7 @@ def _select_by_masks(x: Tensor, key: Any) -> Tensor:
     if isinstance(key, Tensor):
         mask = np.asarray(key.numpy())
         check_mask(mask.shape, x.shape[: mask.ndim], 0)
-        return from_array(np.asarray(x.numpy()[mask]))  # by NumPy: each count would be a kernel
+        return host_result(np.asarray(x.numpy()[mask]), x)  # by NumPy: each count would be a kernel
     return getitem(x, tuple(item.numpy() if holds_mask(item) else item for item in key))
 
 
@@ -128,7 +128,7 @@ def index_node(index: Array | Tensor, size: Dim) -> UOp:
     if isinstance(index, Tensor):
         return wrap_negative(index.node, size)
     most = int(index.max(initial=0))
-    indices = primitive.cast(from_array(np.ascontiguousarray(index)).node, dtypes.index)
+    indices = primitive.cast(own_array(np.ascontiguousarray(index)).node, dtypes.index)
     return indices.maximum(0).minimum(most)
 
 

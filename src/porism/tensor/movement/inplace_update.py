@@ -84,6 +84,8 @@ def _exclusive_memory(x: Tensor) -> Array | None:
     if sys.getrefcount(array_of(x._node)) > _SOLE_REFERENCE:
         return None
     array = array_of(x._node)
+    if not isinstance(array, np.ndarray):
+        return None  # it is on another device, where a kernel computes the new value
     return array if array_allocator.is_pool_array(array) else None
 
 

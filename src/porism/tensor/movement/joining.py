@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from porism.base.device_use import HOST
 from porism.base.dtypes import DType
 from porism.engine.run.buffer_storage import find_storage
 from porism.ir.facts.semantics import Array
@@ -105,7 +106,7 @@ def concat(arrays: Any, axis: int | None = 0) -> Tensor:
     dtype = result_type(*tensors)
     values = _realized_arrays(tensors, dtype)
     if values:
-        return from_copy(np.concatenate(values, joined_axis))
+        return from_copy(np.concatenate(values, joined_axis), device=HOST)
     return Tensor(concat_nodes([primitive.cast(x.node, dtype) for x in tensors], joined_axis))
 
 
@@ -119,6 +120,7 @@ def _realized_arrays(tensors: Sequence[Tensor], dtype: DType) -> list[Array]:
         sizes = tensor.shape
         if (
             held is None
+            or not isinstance(held[0], np.ndarray)
             or tensor.node.dtype is not dtype
             or not all(isinstance(n, int) for n in sizes)
         ):
@@ -183,7 +185,7 @@ def stack(arrays: Any, axis: int = 0) -> Tensor:
             )
     values = _realized_arrays(tensors, result_type(*tensors))
     if values:
-        return from_copy(np.stack(values, new_axis))
+        return from_copy(np.stack(values, new_axis), device=HOST)
     return concat([expand_dims(x, new_axis) for x in tensors], new_axis)
 
 

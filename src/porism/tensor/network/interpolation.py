@@ -11,7 +11,7 @@ from porism.tensor import primitive, shapes
 from porism.tensor.api.creation import asarray
 from porism.tensor.api.operands import float_node
 from porism.tensor.api.reductions import accumulation_dtype
-from porism.tensor.conversion import from_copy
+from porism.tensor.conversion import as_operand
 from porism.tensor.movement.indexing import take
 from porism.tensor.network.adaptive_pooling import (
     adaptive_avg_pool1d,
@@ -69,7 +69,7 @@ def interpolate(
             if n != m:
                 offset = 0.5 if mode == "nearest-exact" else 0.0
                 index = np.floor((np.arange(m) + offset) * ratio).astype(np.int64)
-                tensor = take(tensor, from_copy(np.minimum(index, n - 1)), 2 + k)
+                tensor = take(tensor, as_operand(np.minimum(index, n - 1)), 2 + k)
         return tensor
     if mode == "area":
         return MEANS[spatial](tensor, new)
@@ -131,8 +131,8 @@ def _linear(x: Tensor, axis: int, n: int, positions: Array) -> Tensor:
     if not fraction.any() and np.array_equal(lower, np.arange(n)):
         return x
     sizes = [len(positions) if k == axis else 1 for k in range(x.ndim)]
-    low, high = (take(x, from_copy(index), axis) for index in (lower, upper))
-    weight = from_copy(fraction.reshape(sizes).astype(x.node.dtype.numpy)).node
+    low, high = (take(x, as_operand(index), axis) for index in (lower, upper))
+    weight = as_operand(fraction.reshape(sizes).astype(x.node.dtype.numpy)).node
     wide = primitive.expand(weight, low.shape)
     return Tensor(low.node * (wide.lift(1.0) - wide) + high.node * wide)
 
@@ -144,8 +144,8 @@ def _cubic(x: Tensor, axis: int, n: int, positions: Array) -> Tensor:
     total = None
     for offset in (-1, 0, 1, 2):
         weights = _cubic_weights(np.abs(positions - before - offset))
-        elements = take(x, from_copy(np.clip(before + offset, 0, n - 1)), axis)
-        factor = from_copy(weights.reshape(sizes).astype(x.node.dtype.numpy)).node
+        elements = take(x, as_operand(np.clip(before + offset, 0, n - 1)), axis)
+        factor = as_operand(weights.reshape(sizes).astype(x.node.dtype.numpy)).node
         term = elements.node * primitive.expand(factor, elements.shape)
         total = term if total is None else total + term
     assert total is not None

@@ -16,7 +16,7 @@ from porism.tensor import primitive
 from porism.tensor.api.comparison import logical_not, where
 from porism.tensor.api.creation import arange, asarray, full
 from porism.tensor.api.reductions import count_nonzero
-from porism.tensor.conversion import from_array
+from porism.tensor.conversion import host_result
 from porism.tensor.jit.tracing import current
 from porism.tensor.movement.joining import concat, stack
 from porism.tensor.movement.reshape import flatten
@@ -59,7 +59,7 @@ def nonzero(x: Any, *, size: int | None = None, fill_value: int = 0) -> tuple[Te
         )
     if size is None:
         require_values("nonzero", "pass size=, or use porism.where")
-        return tuple(from_array(indices) for indices in np.nonzero(tensor.numpy()))
+        return tuple(host_result(indices, tensor) for indices in np.nonzero(tensor.numpy()))
     count = as_int(size, "size of nonzero")
     sizes = [static_size(n, "nonzero with size=") for n in tensor.shape]
     flags = flatten(logical_not(tensor))

@@ -59,13 +59,13 @@ def _unique(x: Any, what: str, **options: bool) -> Any:
     tensor = asarray(x)
     values = np.unique(tensor.numpy(), equal_nan=False, **options)  # type: ignore[call-overload]
     if not options:
-        return asarray(values)
+        return asarray(values, device=tensor.device)
     shape = tuple(static_size(size, what) for size in tensor.shape)
     results = list(values)
     if options.get("return_inverse"):
         position = 1 + bool(options.get("return_index"))
         results[position] = results[position].reshape(shape)
-    return tuple(asarray(array) for array in results)
+    return tuple(asarray(array, device=tensor.device) for array in results)
 
 
 @method

@@ -7,7 +7,7 @@ from typing import Any, Final
 from porism.tensor.api.dtype_info import isdtype
 from porism.tensor.element_types import ElementType
 from porism.tensor.promotion import DEFAULT_FLOAT, DEFAULT_INT, ELEMENT_TYPE_OF, ELEMENT_TYPES
-from porism.tensor.standard.devices import CPU_NAME, check_device
+from porism.tensor.standard.devices import check_device, devices, new_device
 
 _STANDARD: Final = tuple(
     name for name in ELEMENT_TYPES if name not in ("float16", "bfloat16") and "float8" not in name
@@ -24,7 +24,7 @@ class NamespaceInfo:
 
     def default_device(self) -> str:
         """Return the device that computes tensors by default."""
-        return CPU_NAME
+        return new_device(None)
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, ElementType]:
         """Return the types of tensors that are made without one."""
@@ -45,7 +45,7 @@ class NamespaceInfo:
 
     def devices(self) -> tuple[str, ...]:
         """Return all devices."""
-        return (CPU_NAME,)
+        return devices()
 
 
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807 - the standard's name

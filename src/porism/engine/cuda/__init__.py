@@ -1,0 +1,1 @@
+"""NVIDIA GPUs, by the driver alone."""
