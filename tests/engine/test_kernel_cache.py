@@ -228,7 +228,13 @@ def test_another_target_is_another_entry(lowered: Lowered) -> None:
 
 def test_another_setting_is_another_entry(lowered: Lowered) -> None:
     compiled(1)
-    for name in kernel_cache.IRRELEVANT_SETTINGS - {"backend", "cache", "cache_dir", "trace"}:
+    for name in kernel_cache.IRRELEVANT_SETTINGS - {
+        "backend",
+        "cache",
+        "cache_dir",
+        "device",
+        "trace",
+    }:
         with settings.override(**{name: 3 if name in ("debug", "threads") else 1}):
             compiled(1)
     assert len(lowered.kernels) == 1
@@ -424,7 +430,7 @@ def test_the_engine_schedules_for_the_target_of_its_backend(
     with monkeypatch.context() as patch:
         patch.setattr(realize, "_schedules", {})
         patch.setattr(
-            realize, "selected_backend", lambda: dataclasses.replace(backend, target=lambda: free)
+            realize, "backend_of", lambda _: dataclasses.replace(backend, target=lambda: free)
         )
         assert len(realize.schedule_of(graph).steps) > 1
     with settings.override(backend="llvm"):

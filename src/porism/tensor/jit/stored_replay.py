@@ -26,7 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from porism.backends.backend_table import selected_backend
-from porism.base import source_digest
+from porism.base import device_use, source_digest
 from porism.base.dtypes import DType, dtype, index
 from porism.base.file_store import Store, log_once, name_of, store
 from porism.base.settings import settings
@@ -147,6 +147,8 @@ def _named(*key: str) -> tuple[Store, str] | None:
     backend = selected_backend()
     if disk is None or backend.objects is None or settings.verify or settings.beam:
         return None
+    if device_use.others_are_used:  # an entry is for the processor alone
+        return None
     environment = compile_environment(backend.target(), backend)
     sources = source_digest.tracing_digest()
     if environment is None or sources is None or TuningCache(backend):
@@ -253,7 +255,7 @@ def _read(table: Any, content: bytes, disk: Store, lock: Any) -> Replay | None:
         captured=[], constants=constants, streams=[], variables={},
         values=values, result=result,
         assignments=[], gradients=[], leaves=[], read_gradients=[], captured_types=[],
-        mutable_types=[], locations=[], cells=[], lock=lock,
+        mutable_types=[], locations=[], cells=[], devices=[], lock=lock,
     )  # fmt: skip
 
 
