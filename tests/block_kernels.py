@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from porism.base.dtypes import DType, Space, i32
-from porism.base.target import H200, Memory, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import Memory, Target
 from porism.evaluate import Memory as Cells
 from porism.evaluate import run_kernel, run_list
 from porism.ir import levels, ops
@@ -18,7 +19,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.lower.expand import expand
 from porism.lower.gpu.block_memory import block_memory
-from porism.lower.gpu.gpu_dims import gpu_dims, launch_of, to_blocks
+from porism.lower.gpu.gpu_dims import gpu_dims, to_blocks
 from porism.lower.gpu.group_reduce import group_reduce
 from porism.lower.gpu.tensor_core_products import tensor_cores
 from porism.lower.linearize import linearize
@@ -26,6 +27,7 @@ from porism.lower.local_memory import local_memory
 from porism.lower.private_memory import private_memory
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rules.addresses.index_dtype import lower_index_dtype
+from porism.rules.addresses.launch_dims import launch_of
 from porism.rules.rule_sets import SYMBOLIC, SYMBOLIC_LATE
 
 TINY = Target(

@@ -23,7 +23,8 @@ from fuzz.loop_nests.choices import Choices
 from fuzz.loop_nests.generate import Nest, nest, numbers
 from fuzz.loop_nests.programs import program
 from porism.backends.backend_table import BACKENDS
-from porism.base.target import GENERIC_CPU, H200, Memory, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU, Memory, Target
 from porism.engine.run import reference_runner
 from porism.engine.run.array_allocator import new_array
 from porism.engine.run.buffer_storage import node_storage, realized_buffer

@@ -9,14 +9,13 @@ ranges than dimensions, or an extent exceeds a limit of the machine, an index is
 and modulo. A store outside of a range that has an index runs only where that index is 0; surplus
 blocks and threads store nothing.
 
-The launch dimensions are expressions of the kernel's variables: see `launch_of`.
+The launch dimensions are expressions of the kernel's variables: see `rules.addresses.launch_dims`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from porism.base.dtypes import Space, index
 from porism.base.errors import TargetError
@@ -29,7 +28,6 @@ from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.rules.addresses.grid_dims import (
     Slot,
-    aligned_bytes,
     assign_slots,
     fit_dimensions,
     has_independent_iterations,
@@ -37,9 +35,6 @@ from porism.rules.addresses.grid_dims import (
     stores_of,
 )
 from porism.rules.addresses.validity import is_masked, masked
-
-DIMENSIONS: Final = 3
-
 
 # -- blocks ----------------------------------------------------------------------------------------
 
@@ -236,43 +231,3 @@ def _gated(address: UOp, gates: Sequence[UOp]) -> UOp:
         old = offset.src
         return base.index(masked(old[0] & condition, old[1]), dtype=address.dtype)
     return base.index(masked(condition, offset), dtype=address.dtype)
-
-
-# -- the launch ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """The launch dimensions of a kernel: blocks of a grid, and threads of a block."""
-
-    grid: tuple[UOp, ...]
-    block: tuple[UOp, ...]
-    local: int
-    """Bytes of shared memory of a block."""
-
-    def sizes(
-        self, variables: Mapping[str, int] | None = None
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the dimensions of the grid and of a block for these variables."""
-
-        def number(size: UOp) -> int:
-            if size.op is ops.CONST:
-                return int(size.arg)
-            from porism.evaluate import evaluate
-
-            return int(evaluate(size, {}, variables or {})[0])
-
-        return tuple(map(number, self.grid)), tuple(map(number, self.block))
-
-
-def launch_of(nodes: Iterable[UOp]) -> Launch:
-    """Return the launch dimensions of a kernel after `gpu_dims`, from its nodes or instructions."""
-    nodes = list(nodes)
-    one = UOp.const(index, 1)
-    grid, block = [one] * DIMENSIONS, [one] * DIMENSIONS
-    for node in nodes:
-        if node.op is ops.SPECIAL:
-            sizes = grid if node.arg.startswith(BLOCK_INDEX) else block
-            sizes[int(node.arg.removeprefix(BLOCK_INDEX).removeprefix(THREAD_INDEX))] = node.src[0]
-    local = sum(aligned_bytes(n, n.dtype.size) for n in nodes if n.op is ops.DEFINE_LOCAL)
-    return Launch(tuple(grid), tuple(block), local)
