@@ -179,9 +179,9 @@ def shifted_by(n: UOp) -> UOp:
 
 def test_the_range_of_contiguous_loads_is_the_fastest_thread_index() -> None:
     kernel = apply_all(matrix_product(4, 4, 4), [Local("r0", 2), Local("r1", 4)], SMALL)
-    assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES)] == [4, 2]
+    assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES).slots] == [4, 2]
     kernel = apply_all(row_sums(6, 8), [Group("r1", 2), Local("r0", 3)], SMALL)
-    assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES)] == [2, 3]
+    assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES).slots] == [2, 3]
 
 
 def test_a_store_outside_of_a_thread_range_runs_once() -> None:

@@ -87,9 +87,7 @@ def _words(r: Renderer, node: UOp, kind: str) -> list[str]:
         ]
     each = node.dtype.count // len(words)
     parts = [
-        r.shuffle(
-            f"{vector} {r.value(node)}", f"{vector} poison", range(k * each, (k + 1) * each)
-        )
+        r.shuffle(f"{vector} {r.value(node)}", f"{vector} poison", range(k * each, (k + 1) * each))
         for k in words
     ]
     part_kind = f"<{each} x {lane}>"

@@ -146,8 +146,7 @@ class PtxMemory(MemoryWriter):
             kind = type_of(offsets.dtype)
             element = type_of(offsets.dtype.element)
             numbers = [
-                f"{element} "
-                + self.emit(f"extractelement {kind} {self.value(offsets)}, i32 {k}")
+                f"{element} " + self.emit(f"extractelement {kind} {self.value(offsets)}, i32 {k}")
                 for k in range(width)
             ]
         else:
@@ -182,5 +181,3 @@ def _access(place: UOp) -> UOp:
     while place.op is not ops.INDEX:
         place = place.src[0]
     return place
-
-

@@ -20,6 +20,7 @@ from porism.backends.llvm.llvm_types import type_of
 from porism.backends.nvptx.matrix_instructions import write_product
 from porism.backends.nvptx.ptx_arithmetic import PTX_ARITHMETIC
 from porism.backends.nvptx.ptx_memory import BUFFER_ALIGNMENT, PtxMemory
+from porism.base.dtypes import f32
 from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.axis import BLOCK_INDEX, THREAD_INDEX
@@ -92,6 +93,17 @@ class PtxRenderer(PtxMemory, Renderer):
             return f'nounwind "nvvm.reqntid"="{",".join(str(size.arg) for size in sizes)}"'
         return f'nounwind "nvvm.maxntid"="{self.target.block_threads}"'
 
+    def cast(self, node: UOp) -> None:
+        """Write a conversion; between the 16-bit floats by way of f32, which has both exactly."""
+        source = node.src[0]
+        names = {source.dtype.element.name, node.dtype.element.name}
+        if names != {"f16", "bf16"}:
+            super().cast(node)
+            return
+        wide = type_of(f32.vec(node.dtype.count))
+        value = self.emit(f"fpext {self.typed(source)} to {wide}")
+        self.values[node] = self.emit(f"fptrunc {wide} {value} to {type_of(node.dtype)}")
+
     # -- threads -----------------------------------------------------------------------------------
 
     def special(self, node: UOp) -> None:
@@ -120,6 +132,7 @@ PtxRenderer.handlers = {
     **Renderer.handlers,
     ops.DEFINE_REG: PtxRenderer.memory,
     ops.DEFINE_LOCAL: PtxRenderer.memory,
+    ops.CAST: PtxRenderer.cast,
     ops.LOAD: PtxRenderer.load,
     ops.STORE: PtxRenderer.store,
     ops.SPECIAL: PtxRenderer.special,

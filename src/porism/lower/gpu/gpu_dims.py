@@ -4,7 +4,7 @@
     GLOBAL ranges              block0, block1, block2: the blocks of a grid
     LOCAL, WARP, GROUP ranges  thread0, thread1, thread2: the threads of a block
 
-Ranges that are never nested share one index (`rules.addresses.grid_dims`). Where there are more
+Ranges that are never nested share indices (`rules.addresses.grid_dims`). Where there are more
 ranges than dimensions, or an extent exceeds a limit of the machine, an index is split by division
 and modulo. A store outside of a range that has an index runs only where that index is 0; surplus
 blocks and threads store nothing.
@@ -22,7 +22,7 @@ from porism.base.errors import TargetError
 from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.axis import BLOCK_AXES, BLOCK_INDEX, THREAD_AXES, THREAD_INDEX, Axis
-from porism.ir.facts.effect_scopes import scopes
+from porism.ir.facts.effect_scopes import base_of, scopes
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
@@ -56,7 +56,7 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
             src = tuple(new[s] for s in node.src)
             again = changed.get(node, node)
             new[node] = again if again is not node or src == node.src else node.replace(src)
-        sizes = [slot.extent for slot in assign_slots(new[kernel], BLOCK_AXES)]
+        sizes = [slot.extent for slot in assign_slots(new[kernel], BLOCK_AXES).slots]
         if fit_dimensions(sizes, target.grid) is not None:
             return new[kernel]
         changed.popitem()  # the innermost
@@ -101,34 +101,46 @@ def _writes_buffers(node: UOp) -> bool:
 
 
 def _is_filled(node: UOp) -> bool:
-    """Return whether a node is a local buffer or register after its stores."""
-    return node.op is ops.AFTER and node.src[0].op in (ops.DEFINE_LOCAL, ops.DEFINE_REG)
+    """Return whether a node is a local buffer or register after stores of computed values.
+
+    A buffer of copied elements is none: what each block copies, it would load otherwise.
+    """
+    if node.op is not ops.AFTER or node.src[0].op not in (ops.DEFINE_LOCAL, ops.DEFINE_REG):
+        return False
+    values = [s.src[1] for effect in node.src[1:] for s in stores_of(effect)]
+    return any(v.op is not ops.INDEX or base_of(v).op is not ops.PARAM for v in values)
 
 
 # -- indices ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """Slots of ranges that are nested: those of another nest run on the same indices."""
+
+    slots: Sequence[Slot]
+    used: tuple[UOp, ...] = ()
+    """The condition that surplus blocks or threads do not fulfil, if there are any."""
 
 
 @dataclass(slots=True)
 class _Indices:
     """The indices of the blocks, or of the threads, that ranges become."""
 
-    slots: Sequence[Slot]
+    nests: list[_Nest] = field(default_factory=list)
+    """The first has an index for each slot."""
     value: dict[UOp, UOp] = field(default_factory=dict)
     """The expression that replaces each range."""
-    first: list[UOp] = field(default_factory=list)
-    """For each slot the condition that its index is 0."""
-    used: list[UOp] = field(default_factory=list)
-    """Conditions that surplus blocks or threads do not fulfil."""
 
     def gates(self, scope: Iterable[UOp]) -> list[UOp]:
         """Return the conditions of a store inside of these ranges."""
         inside = set(scope)
+        around = [n for n in self.nests if any(inside & set(s.ranges) for s in n.slots)]
+        nest = (around or self.nests)[0]
         idle = [
-            first
-            for slot, first in zip(self.slots, self.first, strict=True)
-            if not inside & set(slot.ranges)
+            self.value[slot.ranges[0]].eq(0) for slot in nest.slots if not inside & set(slot.ranges)
         ]
-        return [*self.used, *idle]
+        return [*nest.used, *idle]
 
 
 def _store_gates(
@@ -172,9 +184,8 @@ def _indices(
     kernel: UOp, kinds: frozenset[Axis], name: str, limits: Sequence[int], target: Target
 ) -> _Indices:
     """Return the block or thread indices for the ranges of some kinds; raise if they do not fit."""
-    shared = assign_slots(kernel, kinds)
-    indices = _Indices(shared)
-    sizes = [slot.extent for slot in shared]
+    assigned = assign_slots(kernel, kinds)
+    sizes = [slot.extent for slot in assigned.slots]
     fitted = fit_dimensions(sizes, limits)
     if fitted is None:
         shown = " × ".join(show(size) for size in reversed(sizes))
@@ -183,35 +194,44 @@ def _indices(
             why=f"it has {' × '.join(map(str, limits)) or 'none'} at most",
             fix="leave some of the loops as they are, or split them into smaller parts",
         )
+    indices, one = _Indices(), UOp.const(index, 1)
     positions = [UOp(ops.SPECIAL, None, (dim,), f"{name}{k}") for k, dim in enumerate(fitted.dims)]
+    number, launched = UOp.const(index, 0), one
+    for position in positions:
+        number = number + position * launched
+        launched = launched * position.src[0]
+    total = _product(sizes)
+    used = () if total is launched else (number < total,)
+    indices.nests.append(_Nest(assigned.slots, used if fitted.groups is None else ()))
     if fitted.groups is None:
-        number, stride = UOp.const(index, 0), UOp.const(index, 1)
-        for position in positions:
-            number = number + position * stride
-            stride = stride * position.src[0]
-        total = UOp.const(index, 1)
-        for size in sizes:
-            total = total * size
-        if total is not stride:
-            indices.used.append(number < total)
-        _split_index(indices, number, range(len(shared)), exact=total is stride)
+        _split_index(indices, number, assigned.slots, exact=total is launched)
     else:
         for position, group in zip(positions, fitted.groups, strict=True):
-            _split_index(indices, position, group, exact=True)
-    indices.first = [indices.value[slot.ranges[0]].eq(0) for slot in shared]
+            _split_index(indices, position, [assigned.slots[k] for k in group], exact=True)
+    for slots in assigned.others:
+        total = _product([slot.extent for slot in slots])
+        used = () if total is launched else (number < total,)
+        indices.nests.append(_Nest(slots, used))
+        _split_index(indices, number, slots, exact=total is launched)
     return indices
 
 
-def _split_index(indices: _Indices, number: UOp, group: Sequence[int], *, exact: bool) -> None:
+def _product(sizes: Iterable[UOp]) -> UOp:
+    total = UOp.const(index, 1)
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def _split_index(indices: _Indices, number: UOp, slots: Sequence[Slot], *, exact: bool) -> None:
     """Split one index into the ranges of some slots, the first slot the fastest.
 
     A surplus index wraps around, so that every value is inside of its range.
     """
     stride = UOp.const(index, 1)
-    for k in group:
-        slot = indices.slots[k]
+    for slot in slots:
         value = number // stride
-        if not exact or k != group[-1]:
+        if not exact or slot is not slots[-1]:
             value = value % slot.extent
         indices.value.update(dict.fromkeys(slot.ranges, value))
         stride = stride * slot.extent
