@@ -27,6 +27,8 @@ class Gpu:
     """Bytes of shared memory of a multiprocessor."""
     block_overhead: int = 1024
     """Bytes of shared memory that each block takes beside its own."""
+    clock: float
+    """Cycles a second of a multiprocessor, boosted, by the data sheet."""
     bandwidth: float
     """Bytes a second from device memory, by the data sheet."""
     fma: float

@@ -104,7 +104,7 @@ def _common_waits(
         if any(_is_shared(n, buffers) for s in node.src[1:] for n in toposort(s)):
             waits[node] = node.src[1:]
         else:
-            together.setdefault(node.ranges, []).append(node)
+            together.setdefault(sequential_loops(node), []).append(node)
     for group in together.values():
         effects = tuple(dict.fromkeys(s for node in group for s in node.src[1:]))
         waits.update(dict.fromkeys(group, effects))

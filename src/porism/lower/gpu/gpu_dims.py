@@ -14,7 +14,7 @@ The launch dimensions are expressions of the kernel's variables: see `rules.addr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from porism.base.dtypes import Space, index
@@ -22,17 +22,16 @@ from porism.base.errors import TargetError
 from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.axis import BLOCK_AXES, BLOCK_INDEX, THREAD_AXES, THREAD_INDEX, Axis
-from porism.ir.facts.effect_scopes import base_of, scopes
+from porism.ir.facts.effect_scopes import scopes
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
+from porism.rules.addresses.block_loops import block_loops
 from porism.rules.addresses.grid_dims import (
     Slot,
     assign_slots,
     fit_dimensions,
-    has_independent_iterations,
     memory_space,
-    stores_of,
 )
 from porism.rules.addresses.validity import is_masked, masked
 
@@ -46,9 +45,9 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
     that they share would be computed in each block, or if the grid is too small for it. A kernel
     with an ORDERED loop runs in one block: earlier stores must be visible inside of that loop.
     """
-    if not target.grid or any(r.arg[1] is Axis.ORDERED for r in _ranges(kernel)):
+    if not target.grid:
         return kernel
-    loops = [r for r in _output_loops(kernel) if has_independent_iterations(kernel, r)]
+    loops = block_loops(kernel)
     changed = {r: ops.RANGE(*r.src, arg=(r.arg[0], Axis.GLOBAL)) for r in loops}
     while changed:
         new: dict[UOp, UOp] = {}
@@ -61,54 +60,6 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
             return new[kernel]
         changed.popitem()  # the innermost
     return kernel
-
-
-def _ranges(kernel: UOp) -> list[UOp]:
-    return [n for n in toposort(kernel) if n.op is ops.RANGE]
-
-
-def _output_loops(kernel: UOp) -> list[UOp]:
-    """Return the loops, outermost first, that close nothing but stores to global buffers."""
-    output: dict[UOp, None] = {}
-    other: set[UOp] = set()
-    for effect in kernel.src:
-        below = toposort(effect)
-        closers = [n for n in below if n.op in (ops.END, ops.REDUCE)]
-        own = dict.fromkeys(_closed(n for n in closers if _writes_buffers(n)))
-        other.update(_closed(n for n in closers if not _writes_buffers(n)))
-        other.update(_loops_inside_of_shared_values(own, below))
-        output.update(own)
-    plain = [r for r in output if r.arg[1] is Axis.LOOP and not r.src[0].ranges]
-    return [r for r in plain if r not in other]
-
-
-def _closed(closers: Iterable[UOp]) -> Iterator[UOp]:
-    """Yield the ranges that END and REDUCE nodes close."""
-    return (r for n in closers for r in n.src[1:])
-
-
-def _loops_inside_of_shared_values(loops: Iterable[UOp], below: Sequence[UOp]) -> Iterator[UOp]:
-    """Yield the loops that a reduction or a local buffer is outside of: its value is shared."""
-    shared = [n for n in below if n.op is ops.REDUCE or _is_filled(n)]
-    return (r for r in loops if any(r not in n.ranges for n in shared))
-
-
-def _writes_buffers(node: UOp) -> bool:
-    """Return whether a node is an END of stores to global memory alone."""
-    if node.op is not ops.END:
-        return False
-    return all(memory_space(s.src[0]) is Space.GLOBAL for s in stores_of(node))
-
-
-def _is_filled(node: UOp) -> bool:
-    """Return whether a node is a local buffer or register after stores of computed values.
-
-    A buffer of copied elements is none: what each block copies, it would load otherwise.
-    """
-    if node.op is not ops.AFTER or node.src[0].op not in (ops.DEFINE_LOCAL, ops.DEFINE_REG):
-        return False
-    values = [s.src[1] for effect in node.src[1:] for s in stores_of(effect)]
-    return any(v.op is not ops.INDEX or base_of(v).op is not ops.PARAM for v in values)
 
 
 # -- indices ---------------------------------------------------------------------------------------
