@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from porism.base.dtypes import DType, Space, i32
+from porism.base.gpu import Gpu
 from porism.base.gpu_targets import H200
 from porism.base.target import Memory, Target
 from porism.evaluate import Memory as Cells
@@ -30,6 +31,21 @@ from porism.rules.addresses.index_dtype import lower_index_dtype
 from porism.rules.addresses.launch_dims import launch_of
 from porism.rules.rule_sets import SYMBOLIC, SYMBOLIC_LATE
 
+CRAMPED = Gpu(
+    arch="none",
+    isa=0,
+    sm_threads=64,
+    sm_blocks=4,
+    sm_registers=4096,
+    sm_shared=4096,
+    block_overhead=16,
+    clock=1e9,
+    bandwidth=1e9,
+    fma=1e9,
+    tensor_fma=4e9,
+)
+"""A multiprocessor of few threads, so that a schedule has to choose."""
+
 TINY = Target(
     name="tiny_gpu",
     ops=H200.ops,
@@ -40,6 +56,7 @@ TINY = Target(
     block_threads=16,
     warp=4,
     predicated_store=True,
+    gpu=CRAMPED,
 )
 """A GPU with hardly any room."""
 
@@ -54,6 +71,7 @@ SMALL = Target(
     block_threads=64,
     warp=4,
     predicated_store=True,
+    gpu=CRAMPED,
 )
 """A GPU that the evaluator gets through in time."""
 

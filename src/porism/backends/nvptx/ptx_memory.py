@@ -70,15 +70,21 @@ class PtxMemory(MemoryWriter):
                 lane_passed = None
                 if passed is not None:
                     lane_passed = self.emit(f"extractelement {vector} {passed}, i32 {k}")
-                part = self._load_part(place, lane, address, mask, lane_passed)
+                part = self._load_part(place, lane, address, mask, lane_passed, k)
                 value = self.emit(f"insertelement {vector} {value}, {kind} {part}, i32 {k}")
         self.values[node] = self._as_value(value, node.dtype)
 
     def _load_part(
-        self, place: UOp, dtype: DType, address: str, mask: str | None, passed: str | None
+        self,
+        place: UOp,
+        dtype: DType,
+        address: str,
+        mask: str | None,
+        passed: str | None,
+        lane: int = 0,
     ) -> str:
         """Write a load with one mask; return its value as it is in memory."""
-        kind, align = memory_type(dtype), access_alignment(place, dtype)
+        kind, align = memory_type(dtype), access_alignment(place, dtype, lane)
         if mask is None:
             return self.emit(f"load {kind}, ptr {address}, align {align}")
         if passed is None:
@@ -114,13 +120,19 @@ class PtxMemory(MemoryWriter):
             closed = gate is None or gate.op is ops.VCONST
             mask = None if closed or gate is None else self._lane(gate, k)
             part = self.emit(f"extractelement {memory_type(dtype)} {data}, i32 {k}")
-            self._store_part(place, dtype.element, address, mask, part)
+            self._store_part(place, dtype.element, address, mask, part, k)
 
     def _store_part(
-        self, place: UOp, dtype: DType, address: str, mask: str | None, data: str
+        self,
+        place: UOp,
+        dtype: DType,
+        address: str,
+        mask: str | None,
+        data: str,
+        lane: int = 0,
     ) -> None:
         """Write a store with one mask."""
-        align = access_alignment(place, dtype)
+        align = access_alignment(place, dtype, lane)
         text = f"store {memory_type(dtype)} {data}, ptr {address}, align {align}"
         if mask is None:
             self.do(text)
@@ -155,17 +167,19 @@ class PtxMemory(MemoryWriter):
         return [self.emit(f"getelementptr {lane}, ptr {base}, {number}") for number in numbers]
 
 
-def access_alignment(place: UOp, dtype: DType) -> int:
+def access_alignment(place: UOp, dtype: DType, after: int = 0) -> int:
     """Return the alignment of an access in bytes, by what is known of its index.
 
-    For a vector of lanes whose indices are not known to be aligned that of one lane.
+    Of an access with one index for several lanes it may be a lane that is so many elements `after`.
+    What is known of a vector of indices is true of every lane. LLVM joins neighbouring accesses of
+    one element where the first is aligned for all of them.
     """
     lane = dtype.element if dtype.count > 1 else dtype
     size = max(lane.bits // 8, 1)
     buffer, index = buffer_of(place), index_of(place)
-    if dtype.count == 1 or index.dtype.count > 1 or buffer.dtype.element.count > 1:
+    if buffer.dtype.element.count > 1:
         return size
-    elements = math.gcd(*index.residue)
+    elements = math.gcd(*index.residue, after if index.dtype.count == 1 else 0)
     aligned = elements & -elements if elements else BUFFER_ALIGNMENT
     return max(min(aligned * size, BUFFER_ALIGNMENT), size)
 

@@ -16,14 +16,17 @@ from typing import Final
 
 from porism.base.target import Target, TensorCore
 
-COPY_LATENCY: Final = 0.8e-6
+COPY_LATENCY: Final = 0.5e-6
 """Seconds from the load of a strip to the barrier after its copy; chosen by hand."""
 
 SHARED_BANKS_BYTES: Final = 128
 """Bytes of shared memory that a multiprocessor reads per cycle: 32 banks of 4."""
 
-CACHE_FACTOR: Final = 3.0
+CACHE_FACTOR: Final = 1.5
 """How much more than the bandwidth of device memory the L2 cache has; chosen by hand."""
+
+FULL_WARPS: Final = 8
+"""Warps of a multiprocessor that keep its arithmetic units busy: two for each of its four parts."""
 
 OTHER_REGISTERS: Final = 48
 """Registers of a thread beside accumulators and operands: addresses, copies; chosen by hand."""
@@ -68,7 +71,7 @@ def tile_shapes(target: Target, core: TensorCore | None) -> Iterator[TileShape]:
     if core is None:
         for part_rows, part_columns in ((8, 8), (8, 4), (4, 4), (2, 4), (2, 2)):
             for rows, columns in ((16, 16), (8, 16), (8, 8), (4, 8), (4, 4)):
-                depth = 8 if part_rows * part_columns > 32 else 16
+                depth = 16
                 yield TileShape(
                     part_rows=part_rows,
                     part_columns=part_columns,
@@ -104,20 +107,22 @@ def estimated_seconds(
     if shape.core is not None:
         registers //= shape.core.threads
         rate = gpu.tensor_fma * 2 / max(itemsize, 1)
-    else:  # the threads of a row or column read the same words
-        reads = reads // min(parts, 8)
+    else:  # half of the lanes of a warp read the same words as another
+        reads //= 2
     kept = gpu.blocks_per_sm(
         shape.threads, registers + OTHER_REGISTERS, shape.shared_bytes(itemsize), target.warp
     )
     if not kept:
         return math.inf
+    together = min(kept, -(-blocks // target.cores))
+    warps = -(-shape.threads // target.warp)
+    busy = min(1.0, together * warps / FULL_WARPS) * shape.threads / (warps * target.warp)
     volume = shape.block_rows * shape.block_columns * shape.depth
     step = max(
-        volume * target.cores / rate,
+        volume * target.cores / (rate * busy),
         reads / (SHARED_BANKS_BYTES * gpu.clock),
         shape.shared_bytes(itemsize) * target.cores / (gpu.bandwidth * CACHE_FACTOR),
     )
-    together = min(kept, -(-blocks // target.cores))
     rounds = -(-blocks // (target.cores * together))
     steps = -(-k // shape.depth)
     return rounds * steps * max(together * step, step + COPY_LATENCY)

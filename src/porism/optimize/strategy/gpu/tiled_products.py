@@ -129,9 +129,7 @@ def _apply(plan: ThreadPlan, product: _Product, shape: TileShape) -> None:
     for operand, across in ((product.left, rows), (product.right, columns)):
         _stage(plan, operand, across, depth, shape)
     step = next(iter(depth))
-    if (plan.extent(step) > 1 and shape.core is None) or (
-        shape.core is not None and len(depth) > 1
-    ):
+    if plan.extent(step) > 1 and (shape.core is None or len(depth) > 1):
         plan.do(Unroll(step, plan.extent(step)))
 
 
