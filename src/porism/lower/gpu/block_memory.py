@@ -93,8 +93,8 @@ def _common_waits(
 ) -> dict[UOp, tuple[UOp, ...]]:
     """Return for each AFTER of shared memory the effects that its barrier waits for.
 
-    Buffers that are filled in the same loops, and not from shared memory, have one barrier: the
-    loads of all of them are in flight together.
+    Buffers that are filled inside of the same ranges, other than blocks, and not from shared memory
+    have one barrier: the loads of all of them are in flight together.
     """
     together: dict[tuple[UOp, ...], list[UOp]] = {}
     waits: dict[UOp, tuple[UOp, ...]] = {}
@@ -104,7 +104,8 @@ def _common_waits(
         if any(_is_shared(n, buffers) for s in node.src[1:] for n in toposort(s)):
             waits[node] = node.src[1:]
         else:
-            together.setdefault(sequential_loops(node), []).append(node)
+            inside = tuple(r for r in node.ranges if r.arg[1] not in BLOCK_AXES)
+            together.setdefault(inside, []).append(node)
     for group in together.values():
         effects = tuple(dict.fromkeys(s for node in group for s in node.src[1:]))
         waits.update(dict.fromkeys(group, effects))
