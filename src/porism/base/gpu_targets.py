@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from porism.base.errors import TargetError
 from porism.base.gpu import Gpu
 from porism.base.target import GENERIC_CPU, KIB, MIB, Memory, Target, TensorCore
 
@@ -146,14 +147,18 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
 """A target for each architecture that code is made for."""
 
 
-def nvidia_target(capability: tuple[int, int], cores: int) -> Target | None:
-    """Return the target for a compute capability and a number of multiprocessors; None if unknown.
+def nvidia_target(capability: tuple[int, int], cores: int) -> Target:
+    """Return the target for a compute capability and a number of multiprocessors.
 
-    Of a capability that has no row the closest older one of the same generation is taken: code for
-    8.6 runs on 8.7. `sm_90a` runs on 9.0 alone.
+    A capability without a row has that of the closest older one whose code it runs: the driver
+    takes PTX for 8.9 on every later GPU. `sm_90a` runs on 9.0 alone.
     """
     rows = {(8, 0): A100, (8, 6): RTX3090, (8, 9): RTX4090, (9, 0): H200}
-    older = [row for row in rows if row[0] == capability[0] and row <= capability]
-    if not older or (capability[0] == 9 and capability != (9, 0)):
-        return None
+    older = [row for row in rows if row == capability or (row < capability and row != (9, 0))]
+    if not older:
+        raise TargetError(
+            f"a GPU of compute capability {capability[0]}.{capability[1]}",
+            why="code is made from 8.0 (Ampere) on: older GPUs lack asynchronous copies and bf16",
+            fix="use a newer GPU, or the CPU",
+        )
     return dataclasses.replace(rows[max(older)], cores=cores)
