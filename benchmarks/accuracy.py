@@ -27,7 +27,8 @@ import porism.rules.rule_sets  # noqa: F401 # as in the compiler
 from benchmarks.quick_arrays import computed
 from porism.base import dtypes
 from porism.base.dtypes import DType, f32, f64
-from porism.base.target import GENERIC_CPU, H200
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op

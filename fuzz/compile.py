@@ -23,7 +23,8 @@ from porism.backends.backend_table import BACKENDS
 from porism.base import dtypes
 from porism.base.dtypes import DType, Kind
 from porism.base.errors import PorismError, TypeMismatch
-from porism.base.target import H200, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import Target
 from porism.engine.run.bound_sizes import element_count
 from porism.engine.run.buffer_storage import node_storage, realized_buffer
 from porism.engine.run.realize import request

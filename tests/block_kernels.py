@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from porism.base.dtypes import DType, Space, i32
-from porism.base.target import H200, Memory, Target
+from porism.base.gpu import Gpu
+from porism.base.gpu_targets import H200
+from porism.base.target import Memory, Target
 from porism.evaluate import Memory as Cells
 from porism.evaluate import run_kernel, run_list
 from porism.ir import levels, ops
@@ -18,7 +20,7 @@ from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.lower.expand import expand
 from porism.lower.gpu.block_memory import block_memory
-from porism.lower.gpu.gpu_dims import gpu_dims, launch_of, to_blocks
+from porism.lower.gpu.gpu_dims import gpu_dims, to_blocks
 from porism.lower.gpu.group_reduce import group_reduce
 from porism.lower.gpu.tensor_core_products import tensor_cores
 from porism.lower.linearize import linearize
@@ -26,7 +28,23 @@ from porism.lower.local_memory import local_memory
 from porism.lower.private_memory import private_memory
 from porism.rewrite.graph_rewrite import rewrite
 from porism.rules.addresses.index_dtype import lower_index_dtype
+from porism.rules.addresses.launch_dims import launch_of
 from porism.rules.rule_sets import SYMBOLIC, SYMBOLIC_LATE
+
+CRAMPED = Gpu(
+    arch="none",
+    isa=0,
+    sm_threads=64,
+    sm_blocks=4,
+    sm_registers=4096,
+    sm_shared=4096,
+    block_overhead=16,
+    clock=1e9,
+    bandwidth=1e9,
+    fma=1e9,
+    tensor_fma=4e9,
+)
+"""A multiprocessor of few threads, so that a schedule has to choose."""
 
 TINY = Target(
     name="tiny_gpu",
@@ -38,6 +56,7 @@ TINY = Target(
     block_threads=16,
     warp=4,
     predicated_store=True,
+    gpu=CRAMPED,
 )
 """A GPU with hardly any room."""
 
@@ -52,6 +71,7 @@ SMALL = Target(
     block_threads=64,
     warp=4,
     predicated_store=True,
+    gpu=CRAMPED,
 )
 """A GPU that the evaluator gets through in time."""
 

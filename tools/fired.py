@@ -26,8 +26,9 @@ from benchmarks import index_corpus, models
 from fuzz.program import actions, generate, run
 from porism import pipeline
 from porism.base.errors import PorismError
+from porism.base.gpu_targets import H200
 from porism.base.settings import settings
-from porism.base.target import GENERIC_CPU, H200
+from porism.base.target import GENERIC_CPU
 from porism.catalogue import rule_counts
 from porism.engine.run.realize import request
 from porism.ir import ops

@@ -29,10 +29,16 @@ from porism.optimize.search.candidates import CPU_PROPOSALS, GPU_PROPOSALS, Kern
 from porism.optimize.strategy import heuristic
 
 AMOUNTS: Final = (2, 4, 3, 8, 5, 7, 6, 16, 1, 9)
-NUMBERS: Final = {"buffer": (0, 1, 2), "load": (0, 1), "row": (0, 1, 2)}
+NUMBERS: Final = {
+    "buffer": (0, 1, 2),
+    "load": (0, 1),
+    "row": (0, 1, 2),
+    "vector": (1, 1, 2, 4),
+    "padding": (0, 0, 1, 3),
+}
 """What fields of actions are that are no amounts."""
 
-NARROW: Final = frozenset({"Block", "Pack", "Epilogue", "Scan", "Group", "GroupTop", "TC"})
+NARROW: Final = frozenset({"Block", "Pack", "Epilogue", "Scan", "Group", "GroupTop", "TC", "Stage"})
 """Actions that are legal on few loops, and tried more often."""
 
 MOST: Final = 6

@@ -23,7 +23,8 @@ from fuzz.loop_nests.choices import Choices
 from fuzz.loop_nests.generate import Nest, nest, numbers
 from fuzz.loop_nests.programs import program
 from porism.backends.backend_table import BACKENDS
-from porism.base.target import GENERIC_CPU, H200, Memory, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU, Memory, Target
 from porism.engine.run import reference_runner
 from porism.engine.run.array_allocator import new_array
 from porism.engine.run.buffer_storage import node_storage, realized_buffer
@@ -38,7 +39,9 @@ from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.lower.linearize import linearize
 from porism.optimize.actions.action import Action
+from porism.optimize.actions.action_registry import ACTIONS
 from porism.optimize.actions.gpu.tensor_core_action import TC
+from porism.optimize.actions.gpu.thread_block_actions import ThreadBlockAction
 from porism.optimize.actions.local_buffers import MAX_LOCAL_BYTES, local_bytes
 from porism.pipeline import (
     INSTRUCTION_STAGES,
@@ -68,6 +71,9 @@ HOST: Final = BACKENDS["llvm"].target()
 
 TARGETS: Final = (*[WIDE] * 11, *[GENERIC_CPU] * 8, TINY, TINY, SMALL, SMALL, H200, HOST)
 """What kernels are made for; GPUs seldom, as their threads run one after the other."""
+
+GPUS: Final = (TINY, TINY, SMALL, SMALL, SMALL, H200)
+"""What kernels are made for where an action for GPUs is looked for."""
 
 GUARD: Final = 64
 """Elements after each buffer that machine code may not change."""
@@ -162,7 +168,10 @@ def check_list(
     made: Nest, wanted: Results, choices: Choices, counts: Counts, only: str | None = None
 ) -> Fault | None:
     """The fault of a nest with one list of actions, if there is one."""
-    target = choices.one_of(TARGETS)
+    wanted_on_gpu = (
+        only is not None and only in ACTIONS and issubclass(ACTIONS[only], ThreadBlockAction)
+    )
+    target = choices.one_of(GPUS if wanted_on_gpu else TARGETS)
     if made.is_for_cores:
         target, only = H200, only or TC.__name__
     elif target.block and made.size > MOST_IN_THREADS:

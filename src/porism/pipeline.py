@@ -177,8 +177,8 @@ def _ranged_rules() -> RuleSet:
 
 
 def _max_lanes(target: Target) -> int:
-    """Return the lanes of the widest vector of bytes."""
-    return max(target.vector_bits, default=8) // 8
+    """Return the lanes of the widest vector of bytes: of a register, or of one access on a GPU."""
+    return max(target.vector_bits, default=8 * max(target.load_bytes)) // 8
 
 
 def _machine(target: Target) -> Machine:

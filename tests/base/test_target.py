@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from porism.base.errors import TargetError
-from porism.base.target import DTYPES, GENERIC_CPU, H200, Memory, Target, TensorCore
+from porism.base.gpu_targets import H200
+from porism.base.target import DTYPES, GENERIC_CPU, Memory, Target, TensorCore
 from porism.evaluate.reference_target import REFERENCE
 from porism.ir import ops
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from porism.base import dtypes
 from porism.base.dtypes import DType, Theory, f32, f64, i32, index
-from porism.base.target import GENERIC_CPU, H200
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU
 from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.facts.semantics import Array

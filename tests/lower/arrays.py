@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from porism.base.dtypes import DType, i32
-from porism.base.target import GENERIC_CPU, H200, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU, Target
 from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.node import UOp

@@ -10,14 +10,15 @@ import pytest
 
 from porism.base.dtypes import Space, f16, f32, i32, index
 from porism.base.errors import EvaluationError, TargetError
-from porism.base.target import GENERIC_CPU, H200
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU
 from porism.evaluate import Memory, run_kernel, run_list
 from porism.ir import fragments, levels, ops
 from porism.ir.axis import THREAD_AXES, Axis
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.lower.gpu.block_memory import block_memory
-from porism.lower.gpu.gpu_dims import gpu_dims, launch_of, to_blocks
+from porism.lower.gpu.gpu_dims import gpu_dims, to_blocks
 from porism.lower.gpu.group_reduce import group_reduce
 from porism.lower.gpu.tensor_core_products import tensor_cores
 from porism.lower.linearize import linearize
@@ -28,6 +29,7 @@ from porism.optimize.actions.loop_substitution import ranges_of
 from porism.optimize.actions.loops.upcast_unroll import Upcast
 from porism.rules.addresses.grid_dims import assign_slots, fit_dimensions, local_bytes
 from porism.rules.addresses.index_dtype import lower_index_dtype
+from porism.rules.addresses.launch_dims import launch_of
 from tests.block_kernels import (
     CASES,
     SMALL,
@@ -177,9 +179,9 @@ def shifted_by(n: UOp) -> UOp:
 
 def test_the_range_of_contiguous_loads_is_the_fastest_thread_index() -> None:
     kernel = apply_all(matrix_product(4, 4, 4), [Local("r0", 2), Local("r1", 4)], SMALL)
-    assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES)] == [4, 2]
+    assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES).slots] == [4, 2]
     kernel = apply_all(row_sums(6, 8), [Group("r1", 2), Local("r0", 3)], SMALL)
-    assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES)] == [2, 3]
+    assert [slot.extent.arg for slot in assign_slots(kernel, THREAD_AXES).slots] == [2, 3]
 
 
 def test_a_store_outside_of_a_thread_range_runs_once() -> None:

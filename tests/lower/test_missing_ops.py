@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from porism.base import dtypes
 from porism.base.dtypes import DType, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
-from porism.base.target import GENERIC_CPU, H200, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU, Target
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.ops import Op

@@ -10,7 +10,8 @@ import pytest
 from porism.base import dtypes
 from porism.base.dtypes import DType, f32, f64, i8, i32, i64, u8, u16, u64
 from porism.base.errors import PorismError
-from porism.base.target import GENERIC_CPU, H200
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU
 from porism.evaluate import run_kernel
 from porism.ir import ops
 from porism.ir.node import UOp

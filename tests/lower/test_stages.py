@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from porism.base.target import GENERIC_CPU, H200, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU, Target
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.lower.local_memory import local_memory

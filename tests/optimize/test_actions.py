@@ -9,7 +9,8 @@ import pytest
 
 from porism.base.dtypes import DType, f32, i32
 from porism.base.errors import ActionError
-from porism.base.target import GENERIC_CPU, H200
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU
 from porism.evaluate import Memory, run_arrays, run_kernel
 from porism.evaluate.evaluation import needs_steps
 from porism.ir import ops

@@ -9,7 +9,8 @@ import pytest
 
 import porism
 from porism.base.errors import ActionError
-from porism.base.target import GENERIC_CPU, H200, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU, Target
 from porism.ir.node import UOp
 from porism.optimize.actions.action import Actions, apply_all
 from porism.optimize.actions.loops.upcast_unroll import Upcast

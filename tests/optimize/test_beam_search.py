@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import porism
-from porism.base.target import GENERIC_CPU, H200, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU, Target
 from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort

@@ -11,7 +11,8 @@ import porism
 from porism.backends.backend_table import BACKENDS, native_backend
 from porism.base.dtypes import DType, f32, i8
 from porism.base.errors import ActionError
-from porism.base.target import GENERIC_CPU, H200, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU, Target
 from porism.engine.run import array_allocator
 from porism.engine.tune.kernel_trial import CompiledTrial
 from porism.ir import ops

@@ -11,7 +11,8 @@ import pytest
 import porism
 from porism.base.dtypes import f32
 from porism.base.errors import ActionError
-from porism.base.target import GENERIC_CPU, H200, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU, Target
 from porism.evaluate import evaluate
 from porism.ir import ops
 from porism.ir.axis import Axis

@@ -10,7 +10,8 @@ import pytest
 import porism
 from porism.base.dtypes import f32, i32
 from porism.base.errors import ActionError
-from porism.base.target import GENERIC_CPU, H200
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp

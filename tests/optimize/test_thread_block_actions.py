@@ -16,7 +16,8 @@ import pytest
 
 from porism.base.dtypes import f16, f32, f64, i8, i32, index
 from porism.base.errors import ActionError
-from porism.base.target import GENERIC_CPU, H200, Memory, Target
+from porism.base.gpu_targets import H200
+from porism.base.target import GENERIC_CPU, Memory, Target
 from porism.evaluate import run_arrays
 from porism.ir import ops
 from porism.ir.axis import Axis

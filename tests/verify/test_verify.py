@@ -10,8 +10,8 @@ import pytest
 
 import porism
 from porism.base.dtypes import Space, f16, f32
+from porism.base.gpu_targets import H200
 from porism.base.settings import settings
-from porism.base.target import H200
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp

@@ -4,8 +4,6 @@
 ((4,), (1, 2, 4))
 >>> "SIN" in GENERIC_CPU.ops
 False
->>> [core for core in H200.tensor_cores if core.dtype_in == "bf16"]
-[TensorCore(m=16, n=8, k=16, dtype_in='bf16', dtype_out='f32', threads=32)]
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from typing import Final
 
 from porism.base import dtypes
 from porism.base.errors import TargetError
+from porism.base.gpu import Gpu
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -113,6 +112,8 @@ class Target:
     name: str
     ops: frozenset[str]
     """Names of the arithmetic ops with an instruction of their own."""
+    native_ops: frozenset[tuple[str, str]] = frozenset()
+    """Further ops that have an instruction for one dtype alone, as (op, dtype)."""
     dtypes: frozenset[str]
     """Names of the dtypes with arithmetic of their own."""
     converts: frozenset[str] = frozenset()
@@ -141,6 +142,8 @@ class Target:
     tensor_cores: tuple[TensorCore, ...] = ()
     predicated_store: bool = False
     """Whether a store can be masked; if not, a gated store needs a branch."""
+    gpu: Gpu | None = None
+    """The resources of a multiprocessor; None for a CPU, and for a GPU that nobody described."""
 
     def __post_init__(self) -> None:
         where = f"target {self.name!r}"
@@ -150,6 +153,7 @@ class Target:
         for op in self.ops:
             _require(op.isidentifier(), f"the op {op!r} is no name", where, "the name of an op")
         _require_dtypes(self.dtypes | self.converts, where)
+        _require_dtypes((dtype for _, dtype in self.native_ops), where)
         _require(
             self.index_bits in (32, 64),
             f"index_bits is {self.index_bits}",
@@ -229,27 +233,3 @@ GENERIC_CPU: Final = Target(
     memory=Memory(l1=32 * KIB, l2=256 * KIB, registers=16),
 )
 """What every current 64-bit CPU has; a backend describes the actual one by detection."""
-
-H200: Final = Target(
-    name="h200",
-    ops=_PLAIN_OPS | {"MAX", "MIN", "MULACC", "RECIPROCAL", "TRUNC", "FLOOR", "CEIL", "ROUND"},
-    dtypes=_INTEGERS | {"f16", "bf16", "f32", "f64"},
-    load_bytes=(1, 2, 4, 8, 16),
-    memory=Memory(l1=256 * KIB, l2=60 * MIB, local=227 * KIB, registers=255),
-    cores=132,
-    grid=(2**31 - 1, 65535, 65535),
-    block=(1024, 1024, 64),
-    block_threads=1024,
-    warp=32,
-    tensor_cores=(
-        TensorCore(m=16, n=8, k=16, dtype_in="f16", dtype_out="f16", threads=32),
-        TensorCore(m=16, n=8, k=16, dtype_in="f16", dtype_out="f32", threads=32),
-        TensorCore(m=16, n=8, k=16, dtype_in="bf16", dtype_out="f32", threads=32),
-        TensorCore(m=16, n=8, k=32, dtype_in="fp8e4m3", dtype_out="f32", threads=32),
-        TensorCore(m=16, n=8, k=32, dtype_in="fp8e5m2", dtype_out="f32", threads=32),
-        TensorCore(m=16, n=8, k=32, dtype_in="i8", dtype_out="i32", threads=32),
-        TensorCore(m=8, n=8, k=4, dtype_in="f64", dtype_out="f64", threads=32),
-    ),
-    predicated_store=True,
-)
-"""An example of a GPU: NVIDIA's H200."""

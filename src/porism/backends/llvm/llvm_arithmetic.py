@@ -117,12 +117,13 @@ def _ldexp(r: Renderer, node: UOp, lane: DType) -> str:
     widest = 512 // lane.bits
     if width > widest and width % widest == 0:
         return r.in_parts(
-            kind, width, widest, lambda a, b: _ldexp_vector(r, kind, widest, a, b), x, n
+            kind, width, widest, lambda a, b: ldexp_vector(r, kind, widest, a, b), x, n
         )
-    return _ldexp_vector(r, kind, width, x, n)
+    return ldexp_vector(r, kind, width, x, n)
 
 
-def _ldexp_vector(r: Renderer, lane: str, width: int, x: str, n: str) -> str:
+def ldexp_vector(r: Renderer, lane: str, width: int, x: str, n: str) -> str:
+    """Write an LDEXP of a vector that one instruction takes; of any scalar by `llvm.ldexp`."""
     kind = f"<{width} x {lane}>" if width > 1 else lane
     name = _SCALEF.get((lane, width))
     if name is None:

@@ -102,12 +102,16 @@ def _target_lines() -> str:
 
 def object_code(text: str, state: int = 0) -> bytes:
     """Compile LLVM IR to an object file; calls with different `state` numbers run in parallel."""
-    return run_off_main_thread(lambda: _emit_module(text, _states[state], is_object=True))
+    return run_off_main_thread(
+        lambda: emit_module(_module_header() + text, _states[state], is_object=True)
+    )
 
 
 def assembly(text: str) -> str:
     """Return the assembly of LLVM IR."""
-    return run_off_main_thread(lambda: _emit_module(text, _states[0], is_object=False)).decode()
+    return run_off_main_thread(
+        lambda: emit_module(_module_header() + text, _states[0], is_object=False)
+    ).decode()
 
 
 # -- in several threads ----------------------------------------------------------------------------
@@ -124,15 +128,16 @@ _run: Final = _without_lock(ffi.lib.LLVMPY_RunNewModulePassManager)
 _emit: Final = _without_lock(ffi.lib.LLVMPY_TargetMachineEmitToMemory)
 
 
-class _CompilerState:
+class CompilerState:
     """What one compiling thread needs: a lock, a target machine and passes."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_machine: Callable[[], llvm.TargetMachine]) -> None:
         self.lock = held_while_forking(threading.Lock())
+        self.new_machine = new_machine
 
     @functools.cached_property
     def target_machine(self) -> llvm.TargetMachine:
-        return _new_target_machine()
+        return self.new_machine()
 
     @functools.cached_property
     def passes(self) -> tuple[llvm.ModulePassManager, llvm.PassBuilder]:
@@ -147,12 +152,12 @@ class _CompilerState:
 # A fork takes the last lock first: running compilations end, then no thread is inside llvmlite.
 held_while_forking(ffi.lib._lock._lock)
 _lsr_lock = held_while_forking(threading.Lock())
-_states: Final = tuple(_CompilerState() for _ in range(COMPILER_THREADS))
-_states_without_lsr: set[_CompilerState] = set()
+_states: Final = tuple(CompilerState(_new_target_machine) for _ in range(COMPILER_THREADS))
+_states_without_lsr: set[CompilerState] = set()
 
 
 @contextmanager
-def _without_lsr(state: _CompilerState) -> Iterator[None]:
+def _without_lsr(state: CompilerState) -> Iterator[None]:
     try:
         _set_lsr_disabled(state, disabled=True)
         yield
@@ -160,7 +165,7 @@ def _without_lsr(state: _CompilerState) -> Iterator[None]:
         _set_lsr_disabled(state, disabled=False)
 
 
-def _set_lsr_disabled(state: _CompilerState, *, disabled: bool) -> None:
+def _set_lsr_disabled(state: CompilerState, *, disabled: bool) -> None:
     """Disable LSR while at least one state needs that."""
     with _lsr_lock:
         before = bool(_states_without_lsr)
@@ -169,10 +174,13 @@ def _set_lsr_disabled(state: _CompilerState, *, disabled: bool) -> None:
             llvm.set_option("porism", f"-disable-lsr={'true' if disabled else 'false'}")
 
 
-def _emit_module(text: str, state: _CompilerState, *, is_object: bool) -> bytes:
-    """Parse and optimize a module; return its object code or assembly."""
+def emit_module(text: str, state: CompilerState, *, is_object: bool) -> bytes:
+    """Parse and optimize a module; return its object code or assembly.
+
+    It is called in another thread than the main one.
+    """
     with state.lock, llvm.create_context() as context, ffi.OutputString() as error:
-        parsed = _parse(context, (_module_header() + text).encode(), error)
+        parsed = _parse(context, text.encode(), error)
         with llvm.ModuleRef(parsed, context) as module:
             if error:
                 raise RuntimeError(f"LLVM does not take this: {error}")

@@ -152,8 +152,8 @@ class MemoryWriter(LoopWriter):
         if register is not None:
             self.values[node] = self.registers.current.get(register, "poison")
             return
-        gate, other = _gate(place), node.src[1] if len(node.src) > 1 else None
-        scattered = _index(place).dtype.count > 1
+        gate, other = access_gate(place), node.src[1] if len(node.src) > 1 else None
+        scattered = index_of(place).dtype.count > 1
         align = alignment(node.dtype)
         if scattered:
             value = self._gather(node, place, gate, other)
@@ -205,7 +205,7 @@ class MemoryWriter(LoopWriter):
 
         A masked load from an unmapped page takes about a thousand cycles, though it reads nothing.
         """
-        pointer, index, base = self.value(place), _index(place), _base(place)
+        pointer, index, base = self.value(place), index_of(place), buffer_of(place)
         size, margin = base.dtype.size, PAGE_BYTES // max(dtype.element.bits // 8, 1)
         if size < 0 or (index.vmin >= -margin and index.vmax < size + margin):
             return pointer
@@ -242,12 +242,12 @@ class MemoryWriter(LoopWriter):
         if register is not None:
             self.registers.current[register] = self.value(value)
             return
-        gate = _gate(place)
+        gate = access_gate(place)
         if gate is not None and gate.op is ops.CONST and gate.arg:
             gate = None
         kind, data = memory_type(value.dtype), self._in_memory(value)
         align = alignment(value.dtype)
-        if _index(place).dtype.count > 1:
+        if index_of(place).dtype.count > 1:
             self._scatter(node, data, gate)
         elif gate is not None and gate.op is ops.VCONST:
             self._store_open_lanes(node, data)
@@ -281,7 +281,7 @@ class MemoryWriter(LoopWriter):
         it if the vector was truncated just before: it overwrites the next elements.
         """
         place, value = node.src
-        gate, align = _gate(place), alignment(value.dtype)
+        gate, align = access_gate(place), alignment(value.dtype)
         kind, lane = memory_type(value.dtype), memory_type(value.dtype.element)
         assert gate is not None
         for first, count in _open_runs(gate.arg):
@@ -392,19 +392,22 @@ def _open_runs(mask: Sequence[bool]) -> Iterator[tuple[int, int]]:
         first += length
 
 
-def _gate(place: UOp) -> UOp | None:
+def access_gate(place: UOp) -> UOp | None:
+    """Return the mask of an access, or None."""
     while place.op is not ops.INDEX:
         place = place.src[0]
     return place.src[-1] if place.src[-1].dtype.element is boolean else None
 
 
-def _index(place: UOp) -> UOp:
+def index_of(place: UOp) -> UOp:
+    """Return the index of an access."""
     while place.op is not ops.INDEX:
         place = place.src[0]
     return place.src[1]
 
 
-def _base(place: UOp) -> UOp:
+def buffer_of(place: UOp) -> UOp:
+    """Return the buffer of an access."""
     while place.op is not ops.INDEX:
         place = place.src[0]
     return place.src[0]

@@ -9,11 +9,11 @@ its outermost loop if that is a THREAD loop; the entry takes them from an array 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from porism.backends.kernel_function import parameters
-from porism.backends.llvm.llvm_arithmetic import ARITHMETIC
+from porism.backends.llvm.llvm_arithmetic import ARITHMETIC, Arithmetic
 from porism.backends.llvm.llvm_compiler import target_machine
 from porism.backends.llvm.llvm_memory import MemoryWriter
 from porism.backends.llvm.llvm_types import conversion, literal, mangle, type_of
@@ -24,9 +24,17 @@ from porism.ir.node import UOp
 from porism.ir.ops import Op
 from porism.ir.text.expression import show
 
+Handler = Callable[[Any, UOp], None]
+"""A method of a renderer, which writes a node."""
+
 
 class Renderer(MemoryWriter):
     """Writes one kernel."""
+
+    handlers: ClassVar[Mapping[Op, Handler]] = {}
+    """The method that writes each op."""
+    arithmetic_of: ClassVar[Mapping[Op, Arithmetic]] = ARITHMETIC
+    """The instruction or intrinsic of each op of arithmetic."""
 
     def __init__(self, name: str, instructions: Sequence[UOp], *, alias: bool = False) -> None:
         super().__init__(instructions)
@@ -46,17 +54,7 @@ class Renderer(MemoryWriter):
 
     def text(self) -> str:
         """Return the functions of the kernel, with their declarations."""
-        for node in self.instructions:
-            handler = _HANDLERS.get(node.op)
-            if handler is None:
-                raise PorismError(
-                    f"{node.op.name} has no form in LLVM IR",
-                    where=show(node, limit=200),
-                    why="it should have been lowered before",
-                )
-            if not self.addresses.is_index_only(node):
-                handler(self, node)
-                self.depths[node] = len(self.loops)
+        self.write_instructions()
         if self.nontemporal.plain and target_machine().triple.startswith("x86_64"):
             self.call("llvm.x86.sse.sfence", "void")  # non-temporal stores are weakly ordered
         buffers, variables = parameters(self.instructions)
@@ -68,6 +66,20 @@ class Renderer(MemoryWriter):
             plain = self.nontemporal.fallback_body(self.body)
             code += self._function(f"{self.name}.plain", arguments, plain)
         return "\n".join([*self.declared, *code, *self._entry_function(buffers, variables)]) + "\n"
+
+    def write_instructions(self) -> None:
+        """Write the code of all instructions of the kernel."""
+        for node in self.instructions:
+            handler = self.handlers.get(node.op)
+            if handler is None:
+                raise PorismError(
+                    f"{node.op.name} has no form in LLVM IR",
+                    where=show(node, limit=200),
+                    why="it should have been lowered before",
+                )
+            if not self.addresses.is_index_only(node):
+                handler(self, node)
+                self.depths[node] = len(self.loops)
 
     def _function(self, name: str, arguments: Sequence[str], body: Sequence[str]) -> list[str]:
         head = f"define private void @{name}({', '.join(arguments)}) #0 {{"
@@ -111,7 +123,7 @@ class Renderer(MemoryWriter):
 
     def arithmetic(self, node: UOp) -> None:
         lane = node.src[0].dtype.element if node.src[0].dtype.count > 1 else node.src[0].dtype
-        self.values[node] = ARITHMETIC[node.op](self, node, lane)
+        self.values[node] = self.arithmetic_of[node.op](self, node, lane)
 
     def choice(self, node: UOp) -> None:
         self.values[node] = self.emit("select " + ", ".join(map(self.typed, node.src)))
@@ -233,9 +245,7 @@ def _is_shuffle_of_two(node: UOp) -> bool:
     return node.op is ops.GEP and len(node.arg) > 1 and node.src[0].op is ops.CAT
 
 
-Handler = Callable[[Renderer, UOp], None]
-
-_HANDLERS: Final[dict[Op, Handler]] = {
+Renderer.handlers = {
     ops.CONST: Renderer.constant,
     ops.VCONST: Renderer.constant,
     ops.PARAM: Renderer.parameter,

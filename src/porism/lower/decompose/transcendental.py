@@ -22,6 +22,10 @@ def _apply(node: UOp, machine: Machine, formula: Callable[..., UOp]) -> UOp | No
     kind = node.dtype
     if not kind.is_float:
         return None
+    if (node.op.name, "f32") in machine.target.native_ops and kind.element.bits <= f32.bits:
+        if kind.element is f32:
+            return None
+        return node.op(*[s.cast(f32.vec(kind.count)) for s in node.src]).cast(kind)
     scales = machine.has("LDEXP")
     if kind.element in (f32, f64):
         return formula(Floats(kind, machine.fused, scales), *node.src)

@@ -13,7 +13,7 @@ A buffer that every thread fills for itself becomes registers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from porism.base.dtypes import Space, index
@@ -53,11 +53,17 @@ def block_memory(kernel: UOp, target: Target) -> UOp:
         return kernel
     names = itertools.count()
     buffers = {n: _block_buffer(n, order, next(names)) for n in order if n.op is ops.DEFINE_LOCAL}
+    waits = _common_waits(order, buffers)
+    if waits:  # what a barrier waits for comes before it
+        alone = [s for sources in waits.values() if len(sources) > 1 for s in sources]
+        order = toposort(*dict.fromkeys(alone), kernel)
     new: dict[UOp, UOp] = {}
     for node in order:
         src = tuple(new[s] for s in node.src)
         buffer = buffers.get(_accessed(node))
-        if buffer is None:
+        if node in waits:
+            new[node] = src[0].after(ops.BARRIER(*[new[s] for s in waits[node]]))
+        elif buffer is None:
             new[node] = node if src == node.src else _rebuild(node, src)
         else:
             new[node] = _in_block_memory(node, src, buffer)
@@ -79,9 +85,37 @@ def _in_block_memory(node: UOp, src: tuple[UOp, ...], buffer: _BlockBuffer) -> U
         return _element(node, src, buffer)
     if node.op is ops.STORE:
         return ops.STORE(_synchronized(src[0], buffer), src[1])
-    if buffer.shared:
-        return src[0].after(ops.BARRIER(*src[1:]))
     return node if src == node.src else _rebuild(node, src)
+
+
+def _common_waits(
+    order: Sequence[UOp], buffers: Mapping[UOp, _BlockBuffer]
+) -> dict[UOp, tuple[UOp, ...]]:
+    """Return for each AFTER of shared memory the effects that its barrier waits for.
+
+    Buffers that are filled inside of the same ranges, other than blocks, and not from shared memory
+    have one barrier: the loads of all of them are in flight together.
+    """
+    together: dict[tuple[UOp, ...], list[UOp]] = {}
+    waits: dict[UOp, tuple[UOp, ...]] = {}
+    for node in order:
+        if node.op is not ops.AFTER or not _is_shared(node, buffers):
+            continue
+        if any(_is_shared(n, buffers) for s in node.src[1:] for n in toposort(s)):
+            waits[node] = node.src[1:]
+        else:
+            inside = tuple(r for r in node.ranges if r.arg[1] not in BLOCK_AXES)
+            together.setdefault(inside, []).append(node)
+    for group in together.values():
+        effects = tuple(dict.fromkeys(s for node in group for s in node.src[1:]))
+        waits.update(dict.fromkeys(group, effects))
+    return waits
+
+
+def _is_shared(node: UOp, buffers: Mapping[UOp, _BlockBuffer]) -> bool:
+    """Return whether a node is shared memory after the stores that fill it."""
+    buffer = buffers.get(base_of(node)) if node.op is ops.AFTER else None
+    return buffer is not None and buffer.shared
 
 
 def sequential_loops(node: UOp) -> tuple[UOp, ...]:

@@ -4,19 +4,18 @@
     GLOBAL ranges              block0, block1, block2: the blocks of a grid
     LOCAL, WARP, GROUP ranges  thread0, thread1, thread2: the threads of a block
 
-Ranges that are never nested share one index (`rules.addresses.grid_dims`). Where there are more
+Ranges that are never nested share indices (`rules.addresses.grid_dims`). Where there are more
 ranges than dimensions, or an extent exceeds a limit of the machine, an index is split by division
 and modulo. A store outside of a range that has an index runs only where that index is 0; surplus
 blocks and threads store nothing.
 
-The launch dimensions are expressions of the kernel's variables: see `launch_of`.
+The launch dimensions are expressions of the kernel's variables: see `rules.addresses.launch_dims`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from porism.base.dtypes import Space, index
 from porism.base.errors import TargetError
@@ -27,19 +26,14 @@ from porism.ir.facts.effect_scopes import scopes
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
+from porism.rules.addresses.block_loops import block_loops
 from porism.rules.addresses.grid_dims import (
     Slot,
-    aligned_bytes,
     assign_slots,
     fit_dimensions,
-    has_independent_iterations,
     memory_space,
-    stores_of,
 )
 from porism.rules.addresses.validity import is_masked, masked
-
-DIMENSIONS: Final = 3
-
 
 # -- blocks ----------------------------------------------------------------------------------------
 
@@ -51,9 +45,9 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
     that they share would be computed in each block, or if the grid is too small for it. A kernel
     with an ORDERED loop runs in one block: earlier stores must be visible inside of that loop.
     """
-    if not target.grid or any(r.arg[1] is Axis.ORDERED for r in _ranges(kernel)):
+    if not target.grid:
         return kernel
-    loops = [r for r in _output_loops(kernel) if has_independent_iterations(kernel, r)]
+    loops = block_loops(kernel)
     changed = {r: ops.RANGE(*r.src, arg=(r.arg[0], Axis.GLOBAL)) for r in loops}
     while changed:
         new: dict[UOp, UOp] = {}
@@ -61,79 +55,43 @@ def to_blocks(kernel: UOp, target: Target) -> UOp:
             src = tuple(new[s] for s in node.src)
             again = changed.get(node, node)
             new[node] = again if again is not node or src == node.src else node.replace(src)
-        sizes = [slot.extent for slot in assign_slots(new[kernel], BLOCK_AXES)]
+        sizes = [slot.extent for slot in assign_slots(new[kernel], BLOCK_AXES).slots]
         if fit_dimensions(sizes, target.grid) is not None:
             return new[kernel]
         changed.popitem()  # the innermost
     return kernel
 
 
-def _ranges(kernel: UOp) -> list[UOp]:
-    return [n for n in toposort(kernel) if n.op is ops.RANGE]
-
-
-def _output_loops(kernel: UOp) -> list[UOp]:
-    """Return the loops, outermost first, that close nothing but stores to global buffers."""
-    output: dict[UOp, None] = {}
-    other: set[UOp] = set()
-    for effect in kernel.src:
-        below = toposort(effect)
-        closers = [n for n in below if n.op in (ops.END, ops.REDUCE)]
-        own = dict.fromkeys(_closed(n for n in closers if _writes_buffers(n)))
-        other.update(_closed(n for n in closers if not _writes_buffers(n)))
-        other.update(_loops_inside_of_shared_values(own, below))
-        output.update(own)
-    plain = [r for r in output if r.arg[1] is Axis.LOOP and not r.src[0].ranges]
-    return [r for r in plain if r not in other]
-
-
-def _closed(closers: Iterable[UOp]) -> Iterator[UOp]:
-    """Yield the ranges that END and REDUCE nodes close."""
-    return (r for n in closers for r in n.src[1:])
-
-
-def _loops_inside_of_shared_values(loops: Iterable[UOp], below: Sequence[UOp]) -> Iterator[UOp]:
-    """Yield the loops that a reduction or a local buffer is outside of: its value is shared."""
-    shared = [n for n in below if n.op is ops.REDUCE or _is_filled(n)]
-    return (r for r in loops if any(r not in n.ranges for n in shared))
-
-
-def _writes_buffers(node: UOp) -> bool:
-    """Return whether a node is an END of stores to global memory alone."""
-    if node.op is not ops.END:
-        return False
-    return all(memory_space(s.src[0]) is Space.GLOBAL for s in stores_of(node))
-
-
-def _is_filled(node: UOp) -> bool:
-    """Return whether a node is a local buffer or register after its stores."""
-    return node.op is ops.AFTER and node.src[0].op in (ops.DEFINE_LOCAL, ops.DEFINE_REG)
-
-
 # -- indices ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """Slots of ranges that are nested: those of another nest run on the same indices."""
+
+    slots: Sequence[Slot]
+    used: tuple[UOp, ...] = ()
+    """The condition that surplus blocks or threads do not fulfil, if there are any."""
 
 
 @dataclass(slots=True)
 class _Indices:
     """The indices of the blocks, or of the threads, that ranges become."""
 
-    slots: Sequence[Slot]
+    nests: list[_Nest] = field(default_factory=list)
+    """The first has an index for each slot."""
     value: dict[UOp, UOp] = field(default_factory=dict)
     """The expression that replaces each range."""
-    first: list[UOp] = field(default_factory=list)
-    """For each slot the condition that its index is 0."""
-    used: list[UOp] = field(default_factory=list)
-    """Conditions that surplus blocks or threads do not fulfil."""
 
     def gates(self, scope: Iterable[UOp]) -> list[UOp]:
         """Return the conditions of a store inside of these ranges."""
         inside = set(scope)
+        around = [n for n in self.nests if any(inside & set(s.ranges) for s in n.slots)]
+        nest = (around or self.nests)[0]
         idle = [
-            first
-            for slot, first in zip(self.slots, self.first, strict=True)
-            if not inside & set(slot.ranges)
+            self.value[slot.ranges[0]].eq(0) for slot in nest.slots if not inside & set(slot.ranges)
         ]
-        return [*self.used, *idle]
+        return [*nest.used, *idle]
 
 
 def _store_gates(
@@ -177,9 +135,8 @@ def _indices(
     kernel: UOp, kinds: frozenset[Axis], name: str, limits: Sequence[int], target: Target
 ) -> _Indices:
     """Return the block or thread indices for the ranges of some kinds; raise if they do not fit."""
-    shared = assign_slots(kernel, kinds)
-    indices = _Indices(shared)
-    sizes = [slot.extent for slot in shared]
+    assigned = assign_slots(kernel, kinds)
+    sizes = [slot.extent for slot in assigned.slots]
     fitted = fit_dimensions(sizes, limits)
     if fitted is None:
         shown = " × ".join(show(size) for size in reversed(sizes))
@@ -188,35 +145,44 @@ def _indices(
             why=f"it has {' × '.join(map(str, limits)) or 'none'} at most",
             fix="leave some of the loops as they are, or split them into smaller parts",
         )
+    indices, one = _Indices(), UOp.const(index, 1)
     positions = [UOp(ops.SPECIAL, None, (dim,), f"{name}{k}") for k, dim in enumerate(fitted.dims)]
+    number, launched = UOp.const(index, 0), one
+    for position in positions:
+        number = number + position * launched
+        launched = launched * position.src[0]
+    total = _product(sizes)
+    used = () if total is launched else (number < total,)
+    indices.nests.append(_Nest(assigned.slots, used if fitted.groups is None else ()))
     if fitted.groups is None:
-        number, stride = UOp.const(index, 0), UOp.const(index, 1)
-        for position in positions:
-            number = number + position * stride
-            stride = stride * position.src[0]
-        total = UOp.const(index, 1)
-        for size in sizes:
-            total = total * size
-        if total is not stride:
-            indices.used.append(number < total)
-        _split_index(indices, number, range(len(shared)), exact=total is stride)
+        _split_index(indices, number, assigned.slots, exact=total is launched)
     else:
         for position, group in zip(positions, fitted.groups, strict=True):
-            _split_index(indices, position, group, exact=True)
-    indices.first = [indices.value[slot.ranges[0]].eq(0) for slot in shared]
+            _split_index(indices, position, [assigned.slots[k] for k in group], exact=True)
+    for slots in assigned.others:
+        total = _product([slot.extent for slot in slots])
+        used = () if total is launched else (number < total,)
+        indices.nests.append(_Nest(slots, used))
+        _split_index(indices, number, slots, exact=total is launched)
     return indices
 
 
-def _split_index(indices: _Indices, number: UOp, group: Sequence[int], *, exact: bool) -> None:
+def _product(sizes: Iterable[UOp]) -> UOp:
+    total = UOp.const(index, 1)
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def _split_index(indices: _Indices, number: UOp, slots: Sequence[Slot], *, exact: bool) -> None:
     """Split one index into the ranges of some slots, the first slot the fastest.
 
     A surplus index wraps around, so that every value is inside of its range.
     """
     stride = UOp.const(index, 1)
-    for k in group:
-        slot = indices.slots[k]
+    for slot in slots:
         value = number // stride
-        if not exact or k != group[-1]:
+        if not exact or slot is not slots[-1]:
             value = value % slot.extent
         indices.value.update(dict.fromkeys(slot.ranges, value))
         stride = stride * slot.extent
@@ -236,43 +202,3 @@ def _gated(address: UOp, gates: Sequence[UOp]) -> UOp:
         old = offset.src
         return base.index(masked(old[0] & condition, old[1]), dtype=address.dtype)
     return base.index(masked(condition, offset), dtype=address.dtype)
-
-
-# -- the launch ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """The launch dimensions of a kernel: blocks of a grid, and threads of a block."""
-
-    grid: tuple[UOp, ...]
-    block: tuple[UOp, ...]
-    local: int
-    """Bytes of shared memory of a block."""
-
-    def sizes(
-        self, variables: Mapping[str, int] | None = None
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the dimensions of the grid and of a block for these variables."""
-
-        def number(size: UOp) -> int:
-            if size.op is ops.CONST:
-                return int(size.arg)
-            from porism.evaluate import evaluate
-
-            return int(evaluate(size, {}, variables or {})[0])
-
-        return tuple(map(number, self.grid)), tuple(map(number, self.block))
-
-
-def launch_of(nodes: Iterable[UOp]) -> Launch:
-    """Return the launch dimensions of a kernel after `gpu_dims`, from its nodes or instructions."""
-    nodes = list(nodes)
-    one = UOp.const(index, 1)
-    grid, block = [one] * DIMENSIONS, [one] * DIMENSIONS
-    for node in nodes:
-        if node.op is ops.SPECIAL:
-            sizes = grid if node.arg.startswith(BLOCK_INDEX) else block
-            sizes[int(node.arg.removeprefix(BLOCK_INDEX).removeprefix(THREAD_INDEX))] = node.src[0]
-    local = sum(aligned_bytes(n, n.dtype.size) for n in nodes if n.op is ops.DEFINE_LOCAL)
-    return Launch(tuple(grid), tuple(block), local)

@@ -6,14 +6,16 @@ and reduces all partial results; so every thread of the group has the value.
     before                               after
     REDUCE(x, r, g), g a GROUP range     M[g] = REDUCE(x, r) for all g; BARRIER; REDUCE(M[p], p)
 
-The loop p has the extent of g. Each reduction has a buffer of its own, with a part for each thread
-outside of the group. Inside of a loop there is also a barrier before the stores.
+The loop p has the extent of g. Of many partial results the first threads reduce parts, and after
+another barrier every thread reduces those. Each reduction has a buffer of its own, with a part for
+each thread outside of the group. Inside of a loop there is also a barrier before the stores.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from porism.base.dtypes import Space, index
 from porism.ir import ops
@@ -22,6 +24,10 @@ from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.lower.gpu.block_memory import sequential_loops
 from porism.rules.addresses.grid_dims import partial_result_ranges, trip_count
+from porism.rules.addresses.validity import masked
+
+MIN_STEPS: Final = 32
+"""Partial results from which on they are reduced in two steps; chosen by hand."""
 
 
 def group_reduce(kernel: UOp) -> UOp:
@@ -55,9 +61,41 @@ def _shared_reduction(node: UOp, number: int) -> UOp:
     empty = memory.after(ops.BARRIER(*loops)) if loops else memory
     store = empty.index(_offset(threads, {}), dtype=node.dtype).store(partial)
     full = memory.after(ops.BARRIER(store.end(*threads)))
+    parts = step_parts(node)
+    if parts > 1:
+        return _reduce_in_steps(node, full, threads, groups[0], parts)
     # no other range has an axis with this prefix: a GROUP range is not split further
     partials = {g: UOp.range(int(g.vmax) + 1, (*g.arg[0], 0), Axis.REDUCE) for g in groups}
     return full.index(_offset(threads, partials), dtype=node.dtype).reduce(op, *partials.values())
+
+
+def _reduce_in_steps(node: UOp, full: UOp, threads: Sequence[UOp], group: UOp, parts: int) -> UOp:
+    """Return the reduction of many partial results: of every `parts`-th first, then of those sums.
+
+    The first `parts` threads of the group reduce the elements of their number modulo `parts`, and
+    put the results in the place of what they alone have read.
+    """
+    op, count = node.arg, int(group.vmax) + 1
+    step = UOp.range(count // parts, (*group.arg[0], 0), Axis.UNROLL)
+    own = group % parts
+    first = group < parts
+    place = masked(first, _offset(threads, {group: step * parts + own}))
+    read = full.index(place, dtype=node.dtype)
+    offset = masked(first, _offset(threads, {group: own}))
+    total = read.reduce(op, step)
+    again = full.index(offset, dtype=node.dtype).store(total)
+    last = UOp.range(parts, (*group.arg[0], 1), Axis.UNROLL)
+    whole = full.after(ops.BARRIER(again.end(*threads)))
+    return whole.index(_offset(threads, {group: last}), dtype=node.dtype).reduce(op, last)
+
+
+def step_parts(node: UOp) -> int:
+    """Return how many parts the partial results of a reduction are reduced in first; 1: at once."""
+    groups = [r for r in node.src[1:] if r.arg[1] is Axis.GROUP]
+    count = trip_count(groups)
+    if len(groups) != 1 or count < MIN_STEPS or count & (count - 1):
+        return 1
+    return 1 << count.bit_length() // 2
 
 
 def _offset(ranges: Sequence[UOp], replaced: Mapping[UOp, UOp]) -> UOp:

@@ -105,7 +105,9 @@ def _tile(node: UOp, target: Target) -> _Tile | None:
     down, along = (lanes.get((*r.arg[0][:-1], 1)) for r in (row, column))
     height = fragments.WARP_ROWS * (1 if down is None else int(down.vmax) + 1)
     below = [row] if down is None else [row, down]
-    product = match_matrix_product(node, below, [column] if along is None else [column, along])
+    steps = [r for r in node.src[1:] if r is k_range or r.arg[1] is not Axis.REDUCE]
+    columns = [column] if along is None else [column, along]
+    product = match_matrix_product(node, below, columns, steps)
     if product is None or along is None:
         return None
     core = tensor_core_for(product, node, target)

@@ -33,6 +33,7 @@ MODULES: Final[Mapping[str, str]] = {
     "memory.software_prefetch": "Prefetch",
     "gpu.thread_block_actions": "NoLocals Local Group GroupTop",
     "gpu.tensor_core_action": "TC",
+    "gpu.shared_tile": "Stage",
 }
 """Actions by module of `porism.optimize.actions`, in a fixed order (fuzz seeds depend on it)."""
 

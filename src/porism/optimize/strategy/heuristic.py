@@ -1,6 +1,6 @@
 """Heuristic: a loop schedule for a kernel, chosen by estimates, without measuring.
 
-One of three strategies applies:
+For a GPU `gpu_strategy` chooses. On a CPU one of three strategies applies:
 
 - a kernel with a *scan*, in which each iteration needs what the one before it has reduced, goes to
   `scan_strategy`;
@@ -19,6 +19,7 @@ from porism.optimize.actions.action import Action
 from porism.optimize.strategy import scan_strategy, streaming_strategy
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.contractions import contraction_strategy
+from porism.optimize.strategy.gpu.gpu_strategy import plan_for_gpu
 
 
 def choose_actions(kernel: UOp, target: Target) -> tuple[Action, ...]:
@@ -49,6 +50,8 @@ def _plan(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) 
 
 
 def _plan_by_strategy(kernel: UOp, target: Target, constants: frozenset[int]) -> Plan:
+    if target.gpu is not None:
+        return plan_for_gpu(kernel, target)
     scan = scan_strategy.plan_scan(kernel, target)
     if scan is not None:
         return scan

@@ -1,15 +1,17 @@
 """Grid dimensions: which block and thread indices the parallel ranges of a kernel are mapped to.
 
 Ranges of equal extent that are neither nested nor closed together share a slot: the threads that
-reduce a row together are then those that write it. A slot is an index of the machine, or a part of
-one: `fit_dimensions` maps the slots of a kernel to the few dimensions of a grid or a block.
+reduce a row together are then those that write it. Nests of other ranges share the indices too: 256
+threads that fill a tile together are the 16 × 16 threads that compute with it. A slot is an index
+of the machine, or a part of one: `fit_dimensions` maps the slots of a kernel to the few dimensions
+of a grid or a block.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,7 +45,20 @@ def trip_count(ranges: Sequence[UOp]) -> int:
     return math.prod(int(r.vmax) + 1 for r in ranges)
 
 
-def assign_slots(kernel: UOp, kinds: frozenset[Axis]) -> list[Slot]:
+@dataclass(frozen=True, slots=True)
+class SlotNests:
+    """The slots of a kernel, by nests: ranges of two nests are never around the same node.
+
+    So nests share the machine's indices: the first, which has the most iterations, has an index for
+    each slot, and those of another are parts of one linear index over all of them.
+    """
+
+    slots: tuple[Slot, ...]
+    """The slots of the first nest, the fastest-varying first."""
+    others: tuple[tuple[Slot, ...], ...] = ()
+
+
+def assign_slots(kernel: UOp, kinds: frozenset[Axis]) -> SlotNests:
     """Return the slots of the ranges of some kinds, the fastest-varying first."""
     order = toposort(kernel)
     nested_with = _nested_ranges(order, kinds)
@@ -56,7 +71,43 @@ def assign_slots(kernel: UOp, kinds: frozenset[Axis]) -> list[Slot]:
             shared.append([loop])
         else:
             free.append(loop)
-    return [Slot(ranges[0].src[0], tuple(ranges)) for ranges in shared]
+    slots = [Slot(ranges[0].src[0], tuple(ranges)) for ranges in shared]
+    return _divide_into_nests(slots, nested_with)
+
+
+def _divide_into_nests(slots: Sequence[Slot], nested_with: Mapping[UOp, set[UOp]]) -> SlotNests:
+    """Divide slots into nests; a nest that cannot share the indices of the first belongs to it."""
+    nests: list[list[Slot]] = []
+    for slot in slots:
+        around = set().union(*(nested_with[r] for r in slot.ranges))
+        together = [nest for nest in nests if any(around & set(s.ranges) for s in nest)]
+        nests = [nest for nest in nests if nest not in together]
+        nests.append([s for nest in together for s in nest] + [slot])
+    if len(nests) < 2:
+        return SlotNests(tuple(slots))
+    first = max(nests, key=_nest_priority)
+    count = trip_count([s.ranges[0] for s in first])
+    others = [n for n in nests if n is not first and _can_share(n, count)]
+    shared = {id(s) for nest in others for s in nest}
+    rest = tuple(s for s in slots if id(s) not in shared)
+    return SlotNests(rest, tuple(tuple(s for s in slots if s in nest) for nest in others))
+
+
+def _nest_priority(nest: Sequence[Slot]) -> tuple[bool, bool, int]:
+    """Return a sort key: warps need indices of their own, then extents that are not constant."""
+    ranges = [r for slot in nest for r in slot.ranges]
+    known = all(slot.extent.op is ops.CONST for slot in nest)
+    return (
+        any(r.arg[1] is Axis.WARP for r in ranges),
+        not known,
+        trip_count([s.ranges[0] for s in nest]),
+    )
+
+
+def _can_share(nest: Sequence[Slot], count: int) -> bool:
+    """Return whether a nest fits in `count` iterations of another one, as parts of their number."""
+    is_warp, is_unknown, own = _nest_priority(nest)
+    return not is_warp and not is_unknown and own <= count
 
 
 def _nested_ranges(order: Sequence[UOp], kinds: frozenset[Axis]) -> dict[UOp, set[UOp]]:
@@ -279,7 +330,7 @@ def has_independent_iterations(kernel: UOp, loop: UOp) -> bool:
 
 def block_limit_problem(kernel: UOp, target: Target) -> tuple[str, str] | None:
     """Return why a kernel exceeds the limits of a block, as (what, limit); None if it does not."""
-    slots = assign_slots(kernel, THREAD_AXES)
+    slots = assign_slots(kernel, THREAD_AXES).slots
     threads = math.prod(int(s.extent.vmax) for s in slots)
     fit = fit_dimensions([s.extent for s in slots], target.block)
     launched = threads if fit is None else math.prod(int(d.vmax) for d in fit.dims)

@@ -25,9 +25,13 @@ class MatrixProduct:
 
 
 def match_matrix_product(
-    node: UOp, rows: Iterable[UOp], columns: Iterable[UOp]
+    node: UOp, rows: Iterable[UOp], columns: Iterable[UOp], k: Iterable[UOp] | None = None
 ) -> MatrixProduct | None:
-    """Return the factors of a sum of products: one depends on the rows, one on the columns."""
+    """Return the factors of a sum of products: one depends on the rows, one on the columns.
+
+    `k` are the loops of the reduction that one instruction runs, or all of them: a factor may come
+    from local memory that is filled in the others.
+    """
     if node.op is not ops.REDUCE or node.arg is not ops.ADD:
         return None
     value, *closed = node.src
@@ -39,7 +43,7 @@ def match_matrix_product(
     if value.op is not ops.MUL:
         return None
     m, n = set(rows), set(columns)
-    loops = {*m, *n, *closed}
+    loops = {*m, *n, *(closed if k is None else k)}
     if any(node.op is ops.AFTER and loops & set(node.ranges) for node in toposort(value)):
         return None  # a local buffer would have to be filled for each element
     for left, right in (value.src, value.src[::-1]):

@@ -15,11 +15,8 @@ from typing import Final
 
 from porism.base.dtypes import index
 from porism.base.target import Target
-from porism.ir import ops
 from porism.ir.node import UOp
-from porism.ir.text.expression import show
-from porism.ir.traversal import substitute, toposort
-from porism.optimize.actions.action import Action
+from porism.ir.traversal import substitute
 from porism.optimize.actions.local_buffers import (
     MAX_LOCAL_BYTES,
     local_buffer,
@@ -27,7 +24,8 @@ from porism.optimize.actions.local_buffers import (
     next_axis_number,
     next_buffer_number,
 )
-from porism.optimize.analysis.buffer_loads import buffer_number, converted_load, loads_of
+from porism.optimize.actions.memory.panel_axes import PanelAction, extent_of_sum
+from porism.optimize.analysis.buffer_loads import converted_load
 from porism.optimize.analysis.linear_indices import Coefficients, linear_sum, substitute_sums
 
 ROW_ALIGNMENT: Final = 64
@@ -38,7 +36,7 @@ TAIL_PADDING: Final = 256
 
 
 @dataclass(frozen=True)
-class Pack(Action):
+class Pack(PanelAction):
     """Copy what a load reads inside some loops to a local buffer before them.
 
     Elementwise conversions of the load alone, such as a cast or a select of 0 beyond an edge, are
@@ -58,11 +56,11 @@ class Pack(Action):
     """How many of the last loops are one row, which begins on a cache line; 0: no rows."""
 
     def apply(self, kernel: UOp, target: Target) -> UOp:
-        value = converted_load(kernel, self._load(kernel))
-        sums = self._sums(kernel, value)
+        value = converted_load(kernel, self.load_of(kernel))
+        sums = self.panel_axes(kernel, value)
         size = 1
         for terms in sums:
-            size *= _extent(terms)
+            size *= extent_of_sum(terms)
         if size * value.dtype.numpy.itemsize > MAX_LOCAL_BYTES:
             raise self.refuse(
                 f"the panel would have {size} elements",
@@ -84,77 +82,6 @@ class Pack(Action):
             )
         return packed
 
-    def _load(self, kernel: UOp) -> UOp:
-        """Return the load that the action names, from a buffer that is only read."""
-        stores = [n for n in toposort(kernel) if n.op is ops.STORE]
-        if any(buffer_number(store.src[0]) == self.buffer for store in stores):
-            raise self.refuse(
-                f"buffer {self.buffer} is written as well",
-                "a copy would not see what is written",
-                "pack a buffer that is only read",
-            )
-        loads = loads_of(kernel, self.buffer)
-        if not 0 <= self.load < len(loads):
-            raise self.refuse(
-                f"buffer {self.buffer} has no load {self.load}",
-                f"the kernel has {len(loads)} of them",
-                "name one of these, from 0 on",
-            )
-        return loads[self.load]
-
-    def _sums(self, kernel: UOp, value: UOp) -> list[Coefficients]:
-        """Return the sums of loops that the axes name, which the value must depend on."""
-        if not self.axes:
-            raise self.refuse("it names no loop", "a panel is for some loops", "name them")
-        sums = [self._sum(kernel, axis) for axis in self.axes]
-        loops = [loop for terms in sums for loop in terms]
-        if len(set(loops)) < len(loops):
-            raise self.refuse("it names a loop twice", "a panel is for some loops", "name it once")
-        for loop in loops:
-            if loop not in value.ranges:
-                raise self.refuse(
-                    f"the load does not depend on {show(loop)}",
-                    "each of its iterations would copy the same",
-                    f"leave out {show(loop)}",
-                )
-        if any(n.op is ops.AFTER and not set(n.ranges).isdisjoint(loops) for n in toposort(value)):
-            raise self.refuse(
-                "the load needs a local buffer that is filled inside of these loops",
-                "that buffer would be filled twice",
-                "Pack this load first, or name the loops outside of the other buffer",
-            )
-        return sums
-
-    def _sum(self, kernel: UOp, axis: str) -> Coefficients:
-        """Return the loops that an axis names, each with its coefficient."""
-        coefficients: Coefficients = {}
-        for term in axis.split("+"):
-            factor, _, name = term.rpartition("*")
-            loop = self.loop(kernel, name.strip())
-            self.extent_of(loop)
-            if loop in coefficients:
-                raise self.refuse("it names a loop twice", "a sum has it once", "name it once")
-            number = factor.strip() or "1"
-            if not number.isdecimal() or int(number) < 1:
-                raise self.refuse(
-                    f"{axis!r} is no sum of loops", "a factor is a number", "write '2*r1+r3'"
-                )
-            coefficients[loop] = int(number)
-        if len(coefficients) > 1 and 1 not in coefficients.values():
-            raise self.refuse(
-                f"no loop of {axis!r} has the factor 1",
-                "the panel would have gaps",
-                "name one with a factor of 1",
-            )
-        if len(coefficients) == 1 and set(coefficients.values()) != {1}:
-            raise self.refuse(f"{axis!r} is one loop", "it needs no factor", "leave that out")
-        return coefficients
-
-
-def _extent(terms: Coefficients) -> int:
-    """Return how many values a sum of loops has."""
-    return 1 + sum(int(loop.vmax) * factor for loop, factor in terms.items())
-
 
 def pack_value(kernel: UOp, value: UOp, sums: Sequence[Coefficients], row: int = 0) -> UOp | None:
     """Return a kernel that packs a value for some sums of loops, the last varying fastest.
@@ -162,7 +89,7 @@ def pack_value(kernel: UOp, value: UOp, sums: Sequence[Coefficients], row: int =
     None if the value depends on the loops in another way than through these sums.
     """
     first = next_axis_number(kernel)
-    extents = [_extent(terms) for terms in sums]
+    extents = [extent_of_sum(terms) for terms in sums]
     loops = [UOp.range(extent, first + k) for k, extent in enumerate(extents)]
     source = substitute_sums(value, dict(zip(loops, sums, strict=True)))
     if source is None:

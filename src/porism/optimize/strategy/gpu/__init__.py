@@ -1,0 +1,1 @@
+"""Loop schedules for GPUs: which loops are blocks and threads, by estimates."""
