@@ -2,7 +2,9 @@
 
 A convolution reads each element of its input for many outputs, and a matrix product each row for
 many columns. If such an operand is itself a sum, or gathered, it is stored first; so is a sum that
-several nodes read. Everything else is left to the scheduler.
+several nodes read, and what windows read of elements that are repeated, as by an upsampling: their
+index has divisions, which a window would do for each of its taps. Everything else is left to the
+scheduler.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from porism.tensor import primitive
 from porism.tensor.tensor import Tensor
 
 WINDOWS: Final = "windows"
-"""Read by sliding windows: stored unless it is a view of what is stored."""
+"""Read by sliding windows: stored unless it is a view of what is stored, without divisions."""
 
 SUMS: Final = "sums"
 """Read by several nodes, or by a matrix product: stored if its elements are sums or gathered."""
@@ -61,9 +63,14 @@ def read_often(nodes: Iterable[Node]) -> dict[str, str]:
 def stored(x: Value, how: str = WINDOWS) -> Value:
     """Return a tensor that is computed and stored first, if that is better for those who read."""
     node = x.node
+    is_merged = has_divisions = False
     while node.op in _VIEWS:
+        is_merged |= node.op is ops.RESHAPE
+        has_divisions |= node.op is ops.EXPAND and is_merged
         node = node.src[0]
-    if node.op in _STORED or not node.src or (how == SUMS and not _is_sum(node)):
+    if (node.op in _STORED or not node.src) and not (how == WINDOWS and has_divisions):
+        return x
+    if how == SUMS and not _is_sum(node):
         return x
     return Tensor(primitive.contiguous(x.node, "an operand that is read many times"))
 

@@ -4,7 +4,9 @@
 
 A constant is a buffer that nobody writes. Movement ops of constants stay in the graph, since they
 cost nothing. So does a value that needs more memory than the constants below it: it is broadcast,
-or wider than what is stored, and computing it where it is read is cheaper than reading it.
+or wider than what is stored, and computing it where it is read is cheaper than reading it. But a
+value whose elements are read many times, as weights that a matrix product of several rows converts
+to floats, would be stored in each call.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ MAX_GROWN_BYTES: Final = 1 << 16
 
 MAX_GROWTH: Final = 4
 """How many times larger than the constants below it such a value may be; chosen by hand."""
+
+MIN_READS: Final = 8
+"""How often each element is read, at least, for a large value to grow so; chosen by hand."""
 
 NOT_CONSTANT: Final = frozenset(
     {ops.VARIABLE, ops.BIND, ops.BUFFER, ops.PARAM, ops.ASSIGN, ops.SINK}
@@ -68,10 +73,12 @@ def constant_subgraphs(roots: Sequence[UOp], constants: Collection[UOp]) -> list
     waiting = [s for node in order if node not in constant for s in node.src if s in uses_buffer]
     seen = set(waiting)
     while waiting:
-        node = _moved_value(waiting.pop())
+        view = waiting.pop()
+        node = _moved_value(view)
         if node.op is ops.BUFFER or node in selected:
             continue
-        if _is_worth_storing(node, constants):
+        reads = tensor_size(view) // max(tensor_size(node), 1)
+        if _is_worth_storing(node, constants, reads):
             selected.add(node)
             continue
         below = [s for s in node.src if s in uses_buffer and s not in seen]
@@ -102,13 +109,18 @@ def _moved_value(node: UOp) -> UOp:
     return node
 
 
-def _is_worth_storing(node: UOp, constants: Collection[UOp]) -> bool:
-    """Return whether a value can be in memory, and needs no more of it than its constants."""
+def _is_worth_storing(node: UOp, constants: Collection[UOp], reads: int) -> bool:
+    """Return whether a value can be in memory, and needs not much more of it than its constants.
+
+    `reads` is how often an element is read.
+    """
     if node.dtype is index:  # it has no width; what it was converted from has
         return False
     size = bytes_of(node)
     below = sum(bytes_of(n) for n in toposort(node) if n in constants)
-    return size <= below or size <= min(MAX_GROWN_BYTES, MAX_GROWTH * below)
+    if size > MAX_GROWN_BYTES and reads < MIN_READS:
+        return size <= below
+    return size <= MAX_GROWTH * below
 
 
 def bytes_of(node: UOp) -> int:

@@ -14,6 +14,8 @@ from porism.frontends.onnx.operators.operator_table import Operator
 from porism.frontends.onnx.operators.quantized import dynamic_quantization
 from porism.frontends.onnx.stored_operands import stored
 from porism.frontends.tensor_functions import xp
+from porism.tensor import primitive
+from porism.tensor.tensor import Tensor
 
 Activation = Callable[[Any], Any]
 
@@ -200,7 +202,7 @@ def recur(call: Call, x: Value, weights: Weights, defaults: Sequence[str]) -> tu
         p = None if weights.peepholes is None else weights.peepholes[d]
         layer = Layer(
             scales[1],
-            products, weights.r[d].mT, recurrent_bias, p, activations[d],
+            products, _rows_of_gates(weights.r[d]), recurrent_bias, p, activations[d],
             None if clip is None else float(clip), hidden,
         )  # fmt: skip
         h = _initial(call, 5, d, batch, hidden, x, batch_first)
@@ -214,6 +216,15 @@ def recur(call: Call, x: Value, weights: Weights, defaults: Sequence[str]) -> tu
     if batch_first:
         y, h, c = y.permute((2, 0, 1, 3)), h.permute((1, 0, 2)), c.permute((1, 0, 2))
     return (y, h, c) if kind == "LSTM" else (y, h)
+
+
+def _rows_of_gates(r: Value) -> Value:
+    """Return R of one direction, transposed in memory: what one step reads for all gates together.
+
+    The state of a step is a vector, so that vectors of a step are along the gates; if R is
+    constant, it is transposed once.
+    """
+    return Tensor(primitive.contiguous(r.mT.node, "the weights of all steps"))
 
 
 def defaults_kind(op: str) -> str:
