@@ -9,7 +9,7 @@ scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from porism.frontends.onnx.imported_graph import Node
@@ -24,6 +24,9 @@ WINDOWS: Final = "windows"
 
 SUMS: Final = "sums"
 """Read by several nodes, or by a matrix product: stored if its elements are sums or gathered."""
+
+SHORT_AXIS: Final = 8
+"""Axes of fewer elements fill vectors badly; chosen by hand."""
 
 _BY_WINDOWS: Final = frozenset(
     ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "FusedConv", "Resize", "GridSample")
@@ -73,6 +76,18 @@ def stored(x: Value, how: str = WINDOWS) -> Value:
     if how == SUMS and not _is_sum(node):
         return x
     return Tensor(primitive.contiguous(x.node, "an operand that is read many times"))
+
+
+def permuted(x: Value, axes: Sequence[int]) -> Value:
+    """Return a tensor with permuted axes; sums are stored before a short axis becomes the last.
+
+    A kernel of sums has its vectors along the last axis, as after a convolution whose channels
+    become pixels: a short one leaves most lanes empty, and copying costs less.
+    """
+    last = axes[-1] if axes else -1
+    if last != len(axes) - 1 and 1 < x.shape[last] < SHORT_AXIS:
+        x = stored(x, SUMS)
+    return x.permute(tuple(axes))
 
 
 def _is_sum(node: UOp) -> bool:

@@ -107,7 +107,7 @@ def _product(state: Value, layer: Layer, begin: int, end: int) -> Value:
 
 def _lstm_step(layer: Layer, x: Value, h: Value, c: Value, input_forget: bool) -> Any:
     size = layer.hidden
-    gates = x + _quantized_product(h, layer.recurrence, layer.scale)
+    gates = stored(x + _quantized_product(h, layer.recurrence, layer.scale))
     i, o, f, g = (gates[:, k * size : (k + 1) * size] for k in range(4))
     f_act, g_act, h_act = layer.activations
     p = layer.peepholes
@@ -127,10 +127,10 @@ def _gru_step(layer: Layer, x: Value, h: Value, linear_before_reset: bool) -> Va
     f_act, g_act = layer.activations
     bias = layer.recurrent_bias
     if linear_before_reset:
-        products = xp.matmul(h, layer.recurrence)
+        products = stored(xp.matmul(h, layer.recurrence))
         zr = x[:, : 2 * size] + products[:, : 2 * size]
     else:
-        zr = x[:, : 2 * size] + _product(h, layer, 0, 2 * size)
+        zr = stored(x[:, : 2 * size] + _product(h, layer, 0, 2 * size))
     zr = f_act(_limited(layer, zr + bias[: 2 * size]))
     z, r = zr[:, :size], zr[:, size:]
     own = bias[2 * size :]
@@ -202,7 +202,7 @@ def recur(call: Call, x: Value, weights: Weights, defaults: Sequence[str]) -> tu
         p = None if weights.peepholes is None else weights.peepholes[d]
         layer = Layer(
             scales[1],
-            products, _rows_of_gates(weights.r[d]), recurrent_bias, p, activations[d],
+            products, _rows_of_gates(weights.r[d], scales[1]), recurrent_bias, p, activations[d],
             None if clip is None else float(clip), hidden,
         )  # fmt: skip
         h = _initial(call, 5, d, batch, hidden, x, batch_first)
@@ -218,12 +218,14 @@ def recur(call: Call, x: Value, weights: Weights, defaults: Sequence[str]) -> tu
     return (y, h, c) if kind == "LSTM" else (y, h)
 
 
-def _rows_of_gates(r: Value) -> Value:
+def _rows_of_gates(r: Value, scale: Value) -> Value:
     """Return R of one direction, transposed in memory: what one step reads for all gates together.
 
     The state of a step is a vector, so that vectors of a step are along the gates; if R is
-    constant, it is transposed once.
+    constant, it is transposed once. Integers of 8 bits, which have a scale, are read as they are.
     """
+    if scale is not None:
+        return r.mT
     return Tensor(primitive.contiguous(r.mT.node, "the weights of all steps"))
 
 
