@@ -40,6 +40,7 @@ _BY_PRODUCTS: Final = (
     )
     | frozenset(("LayerNormalization", "InstanceNormalization", "GroupNormalization", "MaxPool"))
 )
+_ROUNDINGS: Final = frozenset(("QuantizeLinear", "DequantizeLinear", "Cast", "Dropout", "Identity"))
 _BY_SHAPE: Final = frozenset(("Shape", "Size", "ConstantOfShape", "EyeLike"))
 
 _STORED: Final = (ops.BUFFER, ops.CONTIGUOUS, ops.PARAM)
@@ -51,14 +52,19 @@ def read_often(nodes: Iterable[Node]) -> dict[str, str]:
     """Return the names of values that nodes read many times, with how they are read."""
     found: dict[str, str] = {}
     uses: dict[str, int] = {}
+    probabilities: set[str] = set()
     for node in nodes:
         if node.op in _BY_SHAPE:
             continue
+        if node.op == "Softmax" or (node.op in _ROUNDINGS and node.inputs[0] in probabilities):
+            probabilities.update(node.outputs)
         for name in node.inputs:
             uses[name] = uses.get(name, 0) + 1
             if node.op in _BY_WINDOWS and name == node.inputs[0]:
                 found[name] = WINDOWS
-            elif uses[name] > 1 or node.op in _BY_PRODUCTS:
+            elif uses[name] > 1:
+                found.setdefault(name, SUMS)
+            elif node.op in _BY_PRODUCTS and not (node.op == "MatMul" and name in probabilities):
                 found.setdefault(name, SUMS)
     return found
 
