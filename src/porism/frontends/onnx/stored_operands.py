@@ -29,7 +29,7 @@ SHORT_AXIS: Final = 8
 """Axes of fewer elements fill vectors badly; chosen by hand."""
 
 _BY_WINDOWS: Final = frozenset(
-    ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "FusedConv", "Resize", "GridSample")
+    ("Conv", "ConvTranspose", "QLinearConv", "FusedConv", "Resize", "GridSample")
 )
 _BY_PRODUCTS: Final = (
     frozenset(

@@ -12,6 +12,7 @@ from porism.frontends.onnx.operator_call import Call, Value, held, tensor_dtype
 from porism.frontends.onnx.operators.elementwise import to_narrow_float
 from porism.frontends.onnx.operators.operator_table import Operator
 from porism.frontends.onnx.operators.windowed import convolve
+from porism.frontends.onnx.stored_operands import SUMS, stored
 from porism.frontends.tensor_functions import xp
 
 _NARROW: Final = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}
@@ -101,9 +102,14 @@ def _dequantize_linear(call: Call) -> Value:
 
 
 def dynamic_quantization(x: Value) -> tuple[Value, Value, Value]:
-    """Return x as uint8, its scale and its zero point, from the range of its values and 0."""
-    low = xp.minimum(xp.min(x), 0)
-    high = xp.maximum(xp.max(x), 0)
+    """Return x as uint8, its scale and its zero point, from the range of its values and 0.
+
+    The range is stored: one kernel finds both ends, as the largest of x and of -x.
+    """
+    signs = xp.asarray(np.array([[1], [-1]], np.float32)).astype(x.dtype)
+    ends = stored(xp.max(x.reshape((1, -1)) * signs, axis=1), SUMS)
+    low = xp.minimum(-ends[1], 0)
+    high = xp.maximum(ends[0], 0)
     scale = (high - low) / 255
     safe = xp.where(scale == 0, 1, scale)
     zero = xp.clip(xp.round(0 - low / safe), 0, 255)

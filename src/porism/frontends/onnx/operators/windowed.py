@@ -10,9 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from porism.frontends.onnx.operator_call import Call, Value
-from porism.frontends.onnx.operators.contractions import integer_operand
+from porism.frontends.onnx.operators.contractions import integer_operand, largest_sum, whole_product
 from porism.frontends.onnx.operators.data_movement import check_shape
 from porism.frontends.onnx.operators.operator_table import Operator
+from porism.frontends.onnx.stored_operands import stored
 from porism.frontends.tensor_functions import xp
 from porism.tensor.network.sliding_windows import sliding_windows
 from porism.tensor.tensor import Tensor
@@ -124,7 +125,11 @@ def _conv_integer(call: Call) -> Value:
     if call.has(3):
         zero = call.tensor(3).astype("int32")
         w = w - (zero.reshape((-1, *[1] * (w.ndim - 1))) if zero.size > 1 else zero.reshape(()))
-    return convolve(call, x, w, None).astype("int32")
+
+    def product(x: Value, w: Value) -> Value:
+        return convolve(call, stored(x), w, None)
+
+    return whole_product(product, x, w, largest_sum(call, 1, 3, None))
 
 
 def _conv_transpose(call: Call) -> Value:
