@@ -62,9 +62,9 @@ def read_often(nodes: Iterable[Node]) -> dict[str, str]:
             uses[name] = uses.get(name, 0) + 1
             if node.op in _BY_WINDOWS and name == node.inputs[0]:
                 found[name] = WINDOWS
-            elif uses[name] > 1:
-                found.setdefault(name, SUMS)
-            elif node.op in _BY_PRODUCTS and not (node.op == "MatMul" and name in probabilities):
+            elif node.op == "MatMul" and uses[name] == 1 and name in probabilities:
+                continue
+            elif uses[name] > 1 or node.op in _BY_PRODUCTS:
                 found.setdefault(name, SUMS)
     return found
 

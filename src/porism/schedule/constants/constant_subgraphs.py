@@ -30,6 +30,12 @@ MAX_GROWTH: Final = 4
 MIN_READS: Final = 8
 """How often each element is read, at least, for a large value to grow so; chosen by hand."""
 
+MAX_CACHED_BYTES: Final = 1 << 22
+"""Bytes of a value that some cache keeps until it is read again, as a rule; chosen by hand."""
+
+MIN_READS_OF_MEMORY: Final = 64
+"""How often each element of a larger value is read, at least: it comes from memory in each call."""
+
 NOT_CONSTANT: Final = frozenset(
     {ops.VARIABLE, ops.BIND, ops.BUFFER, ops.PARAM, ops.ASSIGN, ops.SINK}
 )
@@ -118,7 +124,8 @@ def _is_worth_storing(node: UOp, constants: Collection[UOp], reads: int) -> bool
         return False
     size = bytes_of(node)
     below = sum(bytes_of(n) for n in toposort(node) if n in constants)
-    if size > MAX_GROWN_BYTES and reads < MIN_READS:
+    least = 0 if size <= MAX_GROWN_BYTES else MIN_READS
+    if reads < (least if size <= MAX_CACHED_BYTES else MIN_READS_OF_MEMORY):
         return size <= below
     return size <= MAX_GROWTH * below
 

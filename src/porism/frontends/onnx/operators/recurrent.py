@@ -30,6 +30,8 @@ class Layer:
     """The products of the inputs of all steps with W, plus the bias: (steps, batch, gates)."""
     recurrence: Value
     """R, transposed: (hidden, gates)."""
+    rows: Value
+    """R of 8-bit integers without a zero point: (gates, hidden); None if it is otherwise."""
     recurrent_bias: Value
     """The bias of the state's products, for GRU; None where it is part of the inputs."""
     peepholes: Value
@@ -94,8 +96,20 @@ def _quantized_product(x: Value, w: Value, scale: Value) -> Value:
     if scale is None:
         return xp.matmul(x, w)
     q, x_scale, zero = dynamic_quantization(stored(x))
-    whole = q.astype("float32") - zero.astype("float32")
-    return xp.matmul(stored(whole), w) * (scale * x_scale)
+    return xp.matmul(stored(q - zero), w) * (scale * x_scale)
+
+
+def _quantized_state_product(h: Value, rows: Value, scale: Value) -> Value:
+    """Return the product of a state, rounded to 8 bits, with rows of 8-bit integers.
+
+    Vectors are along the rows: bytes are read as they are, and sums are exact in int32. The zero
+    point of the state is subtracted from the sums, times those of the rows alone.
+    """
+    q, h_scale, zero = dynamic_quantization(stored(h))
+    whole = rows.astype("int32")
+    sums = xp.matmul(stored(q.astype("uint8")).astype("int32"), whole.mT).astype("int32")
+    sums = sums - zero.astype("int32") * xp.sum(whole, axis=1).astype("int32")
+    return sums.astype("float32") * (scale * h_scale)
 
 
 def _product(state: Value, layer: Layer, begin: int, end: int) -> Value:
@@ -107,7 +121,11 @@ def _product(state: Value, layer: Layer, begin: int, end: int) -> Value:
 
 def _lstm_step(layer: Layer, x: Value, h: Value, c: Value, input_forget: bool) -> Any:
     size = layer.hidden
-    gates = stored(x + _quantized_product(h, layer.recurrence, layer.scale))
+    if layer.rows is not None:
+        product = _quantized_state_product(h, layer.rows, layer.scale)
+    else:
+        product = _quantized_product(h, layer.recurrence, layer.scale)
+    gates = stored(x + product)
     i, o, f, g = (gates[:, k * size : (k + 1) * size] for k in range(4))
     f_act, g_act, h_act = layer.activations
     p = layer.peepholes
@@ -160,7 +178,7 @@ def _reversed(x: Value, lengths: Value) -> Value:
     return xp.gather(x, 0, index)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Weights:
     """The weights of a recurrent operator, with a first axis for directions."""
 
@@ -171,6 +189,8 @@ class Weights:
     scales: tuple[Value, Value] | None = None
     """The scales (directions, gates or 1) of W and R, if both hold integers; then the inputs and
     the state are quantized to 8 bits before they are multiplied."""
+    bytes_of_r: Value = None
+    """R as 8-bit integers, if it has a scale and no zero point."""
 
 
 def recur(call: Call, x: Value, weights: Weights, defaults: Sequence[str]) -> tuple[Value, ...]:
@@ -202,7 +222,9 @@ def recur(call: Call, x: Value, weights: Weights, defaults: Sequence[str]) -> tu
         p = None if weights.peepholes is None else weights.peepholes[d]
         layer = Layer(
             scales[1],
-            products, _rows_of_gates(weights.r[d], scales[1]), recurrent_bias, p, activations[d],
+            products, _rows_of_gates(weights.r[d], scales[1]),
+            None if weights.bytes_of_r is None else weights.bytes_of_r[d],
+            recurrent_bias, p, activations[d],
             None if clip is None else float(clip), hidden,
         )  # fmt: skip
         h = _initial(call, 5, d, batch, hidden, x, batch_first)

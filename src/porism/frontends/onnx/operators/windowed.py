@@ -10,10 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from porism.frontends.onnx.operator_call import Call, Value
-from porism.frontends.onnx.operators.contractions import integer_operand, largest_sum, whole_product
+from porism.frontends.onnx.operators.contractions import integer_product, largest_sum
 from porism.frontends.onnx.operators.data_movement import check_shape
 from porism.frontends.onnx.operators.operator_table import Operator
-from porism.frontends.onnx.stored_operands import stored
 from porism.frontends.tensor_functions import xp
 from porism.tensor.network.sliding_windows import sliding_windows
 from porism.tensor.tensor import Tensor
@@ -121,15 +120,15 @@ def _conv(call: Call) -> Value:
 
 
 def _conv_integer(call: Call) -> Value:
-    x, w = integer_operand(call, 0, 2), call.tensor(1).astype("int32")
+    w = call.tensor(1).astype("int32")
     if call.has(3):
         zero = call.tensor(3).astype("int32")
         w = w - (zero.reshape((-1, *[1] * (w.ndim - 1))) if zero.size > 1 else zero.reshape(()))
 
     def product(x: Value, w: Value) -> Value:
-        return convolve(call, stored(x), w, None)
+        return convolve(call, x, w, None)
 
-    return whole_product(product, x, w, largest_sum(call, 1, 3, None))
+    return integer_product(call, product, w, largest_sum(call, 1, 3, None))
 
 
 def _conv_transpose(call: Call) -> Value:
