@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from porism.frontends.onnx.imported_graph import MOST_BYTES, Function, Graph, Reader
+from porism.frontends.onnx.loop_invariants import move_invariants_out
 from porism.frontends.onnx.model_errors import ModelError
 
 NEWEST_IR: Final = 15
@@ -58,6 +59,7 @@ def read(source: Any) -> ModelFile:
     for function in proto.functions:
         functions[(function.domain, function.name)] = reader.function(function)
     graph = reader.graph(proto.graph)
+    move_invariants_out(graph)
     producer = f"{proto.producer_name} {proto.producer_version}".strip()
     return ModelFile(name, graph, opsets, functions, reader, producer, proto.ByteSize())
 
