@@ -35,6 +35,7 @@ from porism.optimize.strategy.contractions.tile_costs import (
     padding_ratio,
     parallel_cycles,
     part_vector_cost,
+    spills,
 )
 from porism.pipeline import unscheduled_kernel
 from porism.rules.addresses.validity import is_masked
@@ -125,6 +126,24 @@ def test_a_tile_fits_the_registers() -> None:
         width = GENERIC_CPU.vector_bits[-1] // 32
         vectors = 1 if tile.vectorizes_k else -(-tile.lanes // width)
         assert tile.m * tile.n * vectors < GENERIC_CPU.memory.registers
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "vectors", "spilled"),
+    [(8, 1, 3, False), (6, 4, 1, False), (5, 2, 2, False), (4, 3, 2, True), (12, 2, 1, True)],
+)
+def test_tiles_that_llvm_spills(m: int, n: int, vectors: int, spilled: bool) -> None:
+    """With 24 accumulators, six vectors or twelve scalars leave too few of 32 registers."""
+    assert spills(m * n * vectors, n * vectors, m, 32) is spilled
+
+
+def test_a_position_that_is_read_once_decides_no_lanes() -> None:
+    """An int64 that selects a row is in no vector: lanes are those of float32."""
+    x, w, rows = ones(1, 64), ones(64, 96), ones(5, 96)
+    at = porism.asarray(np.array([3], np.int64))
+    contraction = match_contraction(loops_of(x @ w + rows[at]))
+    assert contraction is not None
+    assert contraction.bits == 32
 
 
 def test_padding_ratio() -> None:

@@ -32,6 +32,7 @@ from porism.frontends.onnx.operator_call import Call, Value, dtype_of
 from porism.frontends.onnx.operators import operator_table
 from porism.frontends.onnx.stored_operands import read_often, stored
 from porism.frontends.tensor_functions import xp
+from porism.ir.node import UOp
 from porism.tensor.jit.tracing import current
 from porism.tensor.tensor import Tensor
 
@@ -134,6 +135,8 @@ class GraphBuilder:
         self.constants = constants
         self.steps = 0
         self.scopes: list[Scope] = []
+        self.floats: dict[UOp, Value] = {}
+        """Floats from which integers were computed, and that are equal to them, by their nodes."""
         self.opsets = file.opsets
         self.attributes: Mapping[str, Any] = {}
         """The attributes of the function that is being expanded."""
@@ -165,6 +168,11 @@ class GraphBuilder:
             raise NeedsHost(node, value)
         self.realize_live()
         return value.numpy()
+
+    def with_floats(self, integers: Value, floats: Value) -> Value:
+        """Return integers, having noted the floats that are equal to them."""
+        self.floats[integers.node] = floats
+        return integers
 
     def realize_live(self) -> None:
         """Compute all tensors that nodes still need, at once, so that none is computed twice."""

@@ -121,14 +121,14 @@ class Reader:
         graph.input_info = {info.name: self.value_info(info) for info in proto.input}
         graph.output_info = {info.name: self.value_info(info) for info in proto.output}
         self._check_outputs(graph, known)
-        _find_last_uses(graph)
+        find_last_uses(graph)
         return graph
 
     def function(self, proto: Any, depth: int = 0) -> Function:
         """Return a function of a model or of an operator's schema."""
         inputs, outputs = [*proto.input], [*proto.output]
         graph = Graph(proto.name, self.nodes(proto.node, inputs, depth), inputs, outputs)
-        _find_last_uses(graph)
+        find_last_uses(graph)
         attributes: dict[str, Any] = dict.fromkeys(proto.attribute)
         for attribute in proto.attribute_proto:
             attributes[attribute.name] = self.attribute(attribute, depth, ())
@@ -336,6 +336,11 @@ def free_names(graph: Graph) -> list[str]:
     return [name for name in dict.fromkeys((*reads, *graph.outputs)) if name not in own]
 
 
+def subgraphs(node: Node) -> list[Graph]:
+    """Return the graphs among the attributes of a node."""
+    return [graph for value in node.attributes.values() for graph in _graphs(value)]
+
+
 def _graphs(value: Any) -> list[Graph]:
     if isinstance(value, Graph):
         return [value]
@@ -344,8 +349,9 @@ def _graphs(value: Any) -> list[Graph]:
     return []
 
 
-def _find_last_uses(graph: Graph) -> None:
+def find_last_uses(graph: Graph) -> None:
     """Record for each value the last node that reads it."""
+    graph.last_use.clear()
     names = {*graph.inputs, *graph.constants}
     names.update(name for node in graph.nodes for name in node.outputs)
     for node in graph.nodes:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from porism.frontends.onnx.imported_graph import MOST_BYTES, Function, Graph, Reader
+from porism.frontends.onnx.loop_invariants import move_invariants_out
 from porism.frontends.onnx.model_errors import ModelError
 
 NEWEST_IR: Final = 15
@@ -69,6 +70,7 @@ def read(source: Any) -> ModelFile:
     for function in proto.functions:
         functions[(function.domain, function.name)] = reader.function(function)
     graph = reader.graph(proto.graph)
+    move_invariants_out(graph)
     reader.graphs = None
     producer = f"{proto.producer_name} {proto.producer_version}".strip()
     size = proto.ByteSize() if data is None else len(data)

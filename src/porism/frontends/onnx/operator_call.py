@@ -63,6 +63,18 @@ class Call:
         """Return an input as a tensor."""
         return self.builder.as_tensor(self.value(number), self.node)
 
+    def has_floats(self, number: int) -> bool:
+        """Whether an input of integers was computed from floats that are equal to it."""
+        value = self.value(number)
+        return isinstance(value, Tensor) and value.node in self.builder.floats
+
+    def floats(self, number: int) -> Value:
+        """Return an input of integers as float32, without a detour if it was computed so."""
+        value = self.tensor(number)
+        if self.has_floats(number):
+            return self.builder.floats[value.node]
+        return value.astype("float32")
+
     def optional(self, number: int) -> Value:
         """Return an input as a tensor, or None if it is left out."""
         return self.tensor(number) if self.has(number) else None

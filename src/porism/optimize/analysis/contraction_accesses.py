@@ -25,6 +25,7 @@ from porism.optimize.analysis.loop_strides import (
     single_nest,
     stores_of,
     trip_count,
+    widest_bits,
 )
 from porism.rules.addresses.validity import is_masked
 
@@ -103,7 +104,7 @@ class Contraction:
     reductions: int
     """The number of reductions."""
     bits: int
-    """Bits of the widest type that is loaded, reduced or converted to."""
+    """Bits of the widest type that is loaded, reduced or converted to in a loop."""
     epilogue_cost: int
     """The cost of the epilogue for one vector of results, in additions."""
     constant_buffers: frozenset[int] = frozenset()
@@ -154,9 +155,8 @@ def match_contraction(
     operands = _operands(kernel, inside) if inside.isdisjoint(reductions) else []
     if not operands or any(s.op is not ops.STORE for s in stores):
         return None
-    bits = [n.dtype.bits for n in order if n.op in (ops.INDEX, ops.REDUCE, ops.CAST)]
     return Contraction(
-        outputs, k_loops, tuple(operands), stores, len(reductions), max([*bits, 8]),
+        outputs, k_loops, tuple(operands), stores, len(reductions), widest_bits(order),
         epilogue_cost(end), constant_buffers,
     )  # fmt: skip
 

@@ -73,10 +73,20 @@ def lanes_of_widest_type(nodes: Sequence[UOp], target: Target) -> int:
     """Return the lanes of the target's widest vector of the widest type among some nodes."""
     if not target.vector_bits:
         return 1
+    return max(target.vector_bits[-1] // widest_bits(nodes), 1)
+
+
+def widest_bits(nodes: Iterable[UOp]) -> int:
+    """Return the bits of the widest type that is loaded, reduced or converted to in a loop.
+
+    What no loop changes, as a position that is read once, is in no vector.
+    """
     bits = [
-        n.dtype.bits for n in nodes if n.op in (ops.INDEX, ops.REDUCE, ops.CAST) and n.dtype.bits
+        n.dtype.bits
+        for n in nodes
+        if n.op is ops.REDUCE or (n.op in (ops.INDEX, ops.CAST) and n.ranges)
     ]
-    return max(target.vector_bits[-1] // max([*bits, 8]), 1)
+    return max([*filter(None, bits), 8])
 
 
 def trip_count(loops: Iterable[UOp]) -> int:

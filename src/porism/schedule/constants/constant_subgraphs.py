@@ -4,7 +4,9 @@
 
 A constant is a buffer that nobody writes. Movement ops of constants stay in the graph, since they
 cost nothing. So does a value that needs more memory than the constants below it: it is broadcast,
-or wider than what is stored, and computing it where it is read is cheaper than reading it.
+or wider than what is stored, and computing it where it is read is cheaper than reading it. But a
+value whose elements are read many times, as weights that a matrix product of several rows converts
+to floats, would be stored in each call.
 """
 
 from __future__ import annotations
@@ -24,6 +26,15 @@ MAX_GROWN_BYTES: Final = 1 << 16
 
 MAX_GROWTH: Final = 4
 """How many times larger than the constants below it such a value may be; chosen by hand."""
+
+MIN_READS: Final = 8
+"""How often each element is read, at least, for a large value to grow so; chosen by hand."""
+
+MAX_CACHED_BYTES: Final = 1 << 22
+"""Bytes of a value that some cache keeps until it is read again, as a rule; chosen by hand."""
+
+MIN_READS_OF_MEMORY: Final = 64
+"""How often each element of a larger value is read, at least: it comes from memory in each call."""
 
 NOT_CONSTANT: Final = frozenset(
     {ops.VARIABLE, ops.BIND, ops.BUFFER, ops.PARAM, ops.ASSIGN, ops.SINK}
@@ -68,10 +79,12 @@ def constant_subgraphs(roots: Sequence[UOp], constants: Collection[UOp]) -> list
     waiting = [s for node in order if node not in constant for s in node.src if s in uses_buffer]
     seen = set(waiting)
     while waiting:
-        node = _moved_value(waiting.pop())
+        view = waiting.pop()
+        node = _moved_value(view)
         if node.op is ops.BUFFER or node in selected:
             continue
-        if _is_worth_storing(node, constants):
+        reads = tensor_size(view) // max(tensor_size(node), 1)
+        if _is_worth_storing(node, constants, reads):
             selected.add(node)
             continue
         below = [s for s in node.src if s in uses_buffer and s not in seen]
@@ -102,14 +115,19 @@ def _moved_value(node: UOp) -> UOp:
     return node
 
 
-def _is_worth_storing(node: UOp, constants: Collection[UOp]) -> bool:
-    """Return whether a value can be in memory, and needs no more of it than its constants."""
+def _is_worth_storing(node: UOp, constants: Collection[UOp], reads: int) -> bool:
+    """Return whether a value can be in memory, and needs not much more of it than its constants.
+
+    `reads` is how often an element is read.
+    """
     if node.dtype is index:  # it has no width; what it was converted from has
         return False
     if node.op is ops.COPY:  # otherwise every call would move it
         return True
     size = bytes_of(node)
-    enough = -(-size // MAX_GROWTH) if size <= MAX_GROWN_BYTES else size
+    least = 0 if size <= MAX_GROWN_BYTES else MIN_READS
+    is_rare = reads < (least if size <= MAX_CACHED_BYTES else MIN_READS_OF_MEMORY)
+    enough = size if is_rare else -(-size // MAX_GROWTH)
     return _have_bytes(node, constants, enough)
 
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Final
+
+import numpy as np
 
 from porism.frontends.onnx.operator_call import Call, Value
 from porism.frontends.onnx.operators.operator_table import Operator
+from porism.frontends.onnx.stored_operands import stored
 from porism.frontends.tensor_functions import xp
+
+EXACT_FLOATS: Final = 1 << 24
+"""Whole numbers up to this are exact in float32."""
+
+LARGEST_BYTE: Final = 255.0
+"""The largest difference of two integers of 8 bits."""
 
 
 def matmul(a: Value, b: Value) -> Value:
@@ -44,14 +55,57 @@ def integer_operand(call: Call, number: int, zero_point: int) -> Value:
     if zero is None:
         return x
     zero = zero.astype("int32")
-    if zero.ndim == 1 and number == 0 and x.ndim > 1 and zero.shape[0] > 1:
-        zero = zero.reshape((-1, 1))  # one for each row
+    if number == 0 and _is_per_row(zero, x):
+        zero = zero.reshape((-1, 1))
     return x - zero
 
 
+def largest_sum(call: Call, weight: int, zero_point: int, axes: Sequence[int] | None) -> float:
+    """Return what no sum of products exceeds, of 8-bit integers less their zero points.
+
+    `axes` are those of the weight that are summed; None for all but the first. Of a weight that is
+    known its own values count, otherwise the largest that there are.
+    """
+    shape = call.shape(weight)
+    axes = tuple(range(1, len(shape))) if axes is None else tuple(axes)
+    if not call.is_host(weight) or (call.has(zero_point) and not call.is_host(zero_point)):
+        return float(math.prod(shape[axis] for axis in axes)) * LARGEST_BYTE**2
+    w = call.host(weight).astype(np.float64)
+    if call.has(zero_point):
+        zero = call.host(zero_point).astype(np.float64)
+        per_row = zero.size > 1 and 0 not in axes
+        w = w - (zero.reshape((-1, *[1] * (w.ndim - 1))) if per_row else zero)
+    return float(np.abs(w).sum(axis=axes).max(initial=0)) * LARGEST_BYTE
+
+
+def integer_product(
+    call: Call, product: Callable[[Value, Value], Value], b: Value, largest: float
+) -> Value:
+    """Return an exact product of the first input and integers, as int32.
+
+    Floats multiply and add in one instruction, and are exact up to 2^24 in any order of the sums:
+    so they are used if no sum exceeds that. The first operand is stored, since it is quantized just
+    before.
+    """
+    if largest > EXACT_FLOATS:
+        return product(stored(integer_operand(call, 0, 2)), b).astype("int32")
+    a, zero = call.floats(0), None
+    if call.has(2):
+        zero = call.floats(2)
+        zero = zero.reshape((-1, 1)) if _is_per_row(zero, a) else zero
+    a = a if zero is None else a - zero
+    y = product(stored(a), b.astype("float32"))
+    return call.builder.with_floats(y.astype("int32"), y)
+
+
+def _is_per_row(zero: Value, x: Value) -> bool:
+    return bool(zero.ndim == 1 and x.ndim > 1 and zero.shape[0] > 1)
+
+
 def _matmul_integer(call: Call) -> Value:
-    a, b = integer_operand(call, 0, 2), integer_operand(call, 1, 3)
-    return xp.matmul(a, b).astype("int32")
+    axis = max(call.rank(1) - 2, 0)
+    largest = largest_sum(call, 1, 3, (axis,))
+    return integer_product(call, xp.matmul, integer_operand(call, 1, 3), largest)
 
 
 def _determinant(call: Call) -> Value:

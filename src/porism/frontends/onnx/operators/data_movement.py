@@ -11,6 +11,7 @@ import numpy as np
 from porism.frontends.onnx.imported_graph import MOST_BYTES
 from porism.frontends.onnx.operator_call import Call, Value, held
 from porism.frontends.onnx.operators.operator_table import Operator
+from porism.frontends.onnx.stored_operands import permuted
 from porism.frontends.tensor_functions import xp
 
 MOST_KNOWN: Final = 1 << 12
@@ -347,9 +348,9 @@ def _depth_to_space(call: Call) -> Value:
     x, block = call.tensor(0), call.integer("blocksize")
     n, c, h, w = x.shape
     if call.text("mode", "DCR") == "DCR":
-        y = x.reshape((n, block, block, c // block**2, h, w)).permute((0, 3, 4, 1, 5, 2))
+        y = permuted(x.reshape((n, block, block, c // block**2, h, w)), (0, 3, 4, 1, 5, 2))
     else:
-        y = x.reshape((n, c // block**2, block, block, h, w)).permute((0, 1, 4, 2, 5, 3))
+        y = permuted(x.reshape((n, c // block**2, block, block, h, w)), (0, 1, 4, 2, 5, 3))
     return y.reshape((n, c // block**2, h * block, w * block))
 
 
@@ -395,7 +396,7 @@ OPERATORS: Final = (
     _to_shape("Squeeze", _squeezed),
     _to_shape("Unsqueeze", _unsqueezed),
     Operator("Expand", _expand, host=_expand_host),
-    Operator("Transpose", lambda call: call.tensor(0).permute(tuple(_transposed(call))),
+    Operator("Transpose", lambda call: permuted(call.tensor(0), _transposed(call)),
              host=lambda call: np.transpose(call.host(0), _transposed(call))),
     Operator("Slice", lambda call: call.tensor(0)[_slices(call)],
              host=lambda call: call.host(0)[_slices(call)]),

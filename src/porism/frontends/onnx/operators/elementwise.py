@@ -319,6 +319,8 @@ def _cast(call: Call) -> Value:
         target = _BY_NAME.get(onnx_types.name_of(int(to or 0)))
     if target is None:
         raise call.error(f"Cast to the element type {to}", "there is no such type")
+    if target == np.float32 and call.has_floats(0):
+        return call.floats(0)
     return cast_value(call, call.value(0), target)
 
 

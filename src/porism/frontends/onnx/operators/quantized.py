@@ -12,6 +12,7 @@ from porism.frontends.onnx.operator_call import Call, Value, held, tensor_dtype
 from porism.frontends.onnx.operators.elementwise import to_narrow_float
 from porism.frontends.onnx.operators.operator_table import Operator
 from porism.frontends.onnx.operators.windowed import convolve
+from porism.frontends.onnx.stored_operands import SUMS, stored
 from porism.frontends.tensor_functions import xp
 
 _NARROW: Final = {"int4": (-8, 7), "uint4": (0, 15), "int2": (-2, 1), "uint2": (0, 3)}
@@ -101,14 +102,25 @@ def _dequantize_linear(call: Call) -> Value:
 
 
 def dynamic_quantization(x: Value) -> tuple[Value, Value, Value]:
-    """Return x as uint8, its scale and its zero point, from the range of its values and 0."""
-    low = xp.minimum(xp.min(x), 0)
-    high = xp.maximum(xp.max(x), 0)
+    """Return x in steps from 0 to 255, their size and the zero, from the range of x and 0.
+
+    The steps and the zero are whole floats. The range is stored: one kernel finds both ends, as the
+    largest of x and of -x.
+    """
+    signs = xp.asarray(np.array([[1], [-1]], np.float32)).astype(x.dtype)
+    ends = stored(xp.max(x.reshape((1, -1)) * signs, axis=1), SUMS)
+    low = xp.minimum(-ends[1], 0)
+    high = xp.maximum(ends[0], 0)
     scale = (high - low) / 255
     safe = xp.where(scale == 0, 1, scale)
     zero = xp.clip(xp.round(0 - low / safe), 0, 255)
-    y = xp.clip(xp.round(x / safe) + zero, 0, 255)
-    return y.astype("uint8"), scale, zero.astype("uint8")
+    return xp.clip(xp.round(x / safe) + zero, 0, 255), scale, zero
+
+
+def _dynamic_quantize_linear(call: Call) -> tuple[Value, Value, Value]:
+    y, scale, zero = dynamic_quantization(call.tensor(0))
+    noted = call.builder.with_floats
+    return noted(y.astype("uint8"), y), scale, noted(zero.astype("uint8"), zero)
 
 
 def _requantize(call: Call, y: Value, factor: Value, zero: Value, target: np.dtype[Any]) -> Value:
@@ -149,7 +161,7 @@ def _qlinear_conv(call: Call) -> Value:
 OPERATORS: Final = (
     Operator("QuantizeLinear", _quantize_linear),
     Operator("DequantizeLinear", _dequantize_linear),
-    Operator("DynamicQuantizeLinear", lambda call: dynamic_quantization(call.tensor(0))),
+    Operator("DynamicQuantizeLinear", _dynamic_quantize_linear),
     Operator("QLinearMatMul", _qlinear_matmul),
     Operator("QLinearConv", _qlinear_conv),
 )

@@ -14,6 +14,8 @@ from porism.frontends.onnx.operators.operator_table import Operator
 from porism.frontends.onnx.operators.quantized import dynamic_quantization
 from porism.frontends.onnx.stored_operands import stored
 from porism.frontends.tensor_functions import xp
+from porism.tensor import primitive
+from porism.tensor.tensor import Tensor
 
 Activation = Callable[[Any], Any]
 
@@ -28,6 +30,8 @@ class Layer:
     """The products of the inputs of all steps with W, plus the bias: (steps, batch, gates)."""
     recurrence: Value
     """R, transposed: (hidden, gates)."""
+    rows: Value
+    """R of 8-bit integers without a zero point: (gates, hidden); None if it is otherwise."""
     recurrent_bias: Value
     """The bias of the state's products, for GRU; None where it is part of the inputs."""
     peepholes: Value
@@ -92,8 +96,20 @@ def _quantized_product(x: Value, w: Value, scale: Value) -> Value:
     if scale is None:
         return xp.matmul(x, w)
     q, x_scale, zero = dynamic_quantization(stored(x))
-    whole = q.astype("float32") - zero.astype("float32")
-    return xp.matmul(stored(whole), w) * (scale * x_scale)
+    return xp.matmul(stored(q - zero), w) * (scale * x_scale)
+
+
+def _quantized_state_product(h: Value, rows: Value, scale: Value) -> Value:
+    """Return the product of a state, rounded to 8 bits, with rows of 8-bit integers.
+
+    Vectors are along the rows: bytes are read as they are, and sums are exact in int32. The zero
+    point of the state is subtracted from the sums, times those of the rows alone.
+    """
+    q, h_scale, zero = dynamic_quantization(stored(h))
+    whole = rows.astype("int32")
+    sums = xp.matmul(stored(q.astype("uint8")).astype("int32"), whole.mT).astype("int32")
+    sums = sums - zero.astype("int32") * xp.sum(whole, axis=1).astype("int32")
+    return sums.astype("float32") * (scale * h_scale)
 
 
 def _product(state: Value, layer: Layer, begin: int, end: int) -> Value:
@@ -105,7 +121,11 @@ def _product(state: Value, layer: Layer, begin: int, end: int) -> Value:
 
 def _lstm_step(layer: Layer, x: Value, h: Value, c: Value, input_forget: bool) -> Any:
     size = layer.hidden
-    gates = x + _quantized_product(h, layer.recurrence, layer.scale)
+    if layer.rows is not None:
+        product = _quantized_state_product(h, layer.rows, layer.scale)
+    else:
+        product = _quantized_product(h, layer.recurrence, layer.scale)
+    gates = stored(x + product)
     f_act, g_act, h_act = layer.activations
     g = g_act(_limited(layer, gates[:, 3 * size :]))
     p = layer.peepholes
@@ -127,10 +147,10 @@ def _gru_step(layer: Layer, x: Value, h: Value, linear_before_reset: bool) -> Va
     f_act, g_act = layer.activations
     bias = layer.recurrent_bias
     if linear_before_reset:
-        products = xp.matmul(h, layer.recurrence)
+        products = stored(xp.matmul(h, layer.recurrence))
         zr = x[:, : 2 * size] + products[:, : 2 * size]
     else:
-        zr = x[:, : 2 * size] + _product(h, layer, 0, 2 * size)
+        zr = stored(x[:, : 2 * size] + _product(h, layer, 0, 2 * size))
     zr = f_act(_limited(layer, zr + bias[: 2 * size]))
     z, r = zr[:, :size], zr[:, size:]
     own = bias[2 * size :]
@@ -160,7 +180,7 @@ def _reversed(x: Value, lengths: Value) -> Value:
     return xp.gather(x, 0, index)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Weights:
     """The weights of a recurrent operator, with a first axis for directions."""
 
@@ -171,6 +191,8 @@ class Weights:
     scales: tuple[Value, Value] | None = None
     """The scales (directions, gates or 1) of W and R, if both hold integers; then the inputs and
     the state are quantized to 8 bits before they are multiplied."""
+    bytes_of_r: Value = None
+    """R as 8-bit integers, if it has a scale and no zero point."""
 
 
 def recur(call: Call, x: Value, weights: Weights, defaults: Sequence[str]) -> tuple[Value, ...]:
@@ -202,7 +224,9 @@ def recur(call: Call, x: Value, weights: Weights, defaults: Sequence[str]) -> tu
         p = None if weights.peepholes is None else weights.peepholes[d]
         layer = Layer(
             scales[1],
-            products, weights.r[d].mT, recurrent_bias, p, activations[d],
+            products, _rows_of_gates(weights.r[d], scales[1]),
+            None if weights.bytes_of_r is None else weights.bytes_of_r[d],
+            recurrent_bias, p, activations[d],
             None if clip is None else float(clip), hidden,
         )  # fmt: skip
         h = _initial(call, 5, d, batch, hidden, x, batch_first)
@@ -216,6 +240,17 @@ def recur(call: Call, x: Value, weights: Weights, defaults: Sequence[str]) -> tu
     if batch_first:
         y, h, c = y.permute((2, 0, 1, 3)), h.permute((1, 0, 2)), c.permute((1, 0, 2))
     return (y, h, c) if kind == "LSTM" else (y, h)
+
+
+def _rows_of_gates(r: Value, scale: Value) -> Value:
+    """Return R of one direction, transposed in memory: what one step reads for all gates together.
+
+    The state of a step is a vector, so that vectors of a step are along the gates; if R is
+    constant, it is transposed once. Integers of 8 bits, which have a scale, are read as they are.
+    """
+    if scale is not None:
+        return r.mT
+    return Tensor(primitive.contiguous(r.mT.node, "the weights of all steps"))
 
 
 def defaults_kind(op: str) -> str:

@@ -13,6 +13,8 @@ from porism.frontends.onnx.operators.quantized import dynamic_quantization
 from porism.frontends.onnx.operators.recurrent import LSTM_ACTIVATIONS, Weights, recur
 from porism.frontends.onnx.operators.windowed import convolve
 from porism.frontends.tensor_functions import xp
+from porism.tensor import primitive
+from porism.tensor.tensor import Tensor
 
 
 def _fused_conv(call: Call) -> Value:
@@ -49,6 +51,9 @@ def _dynamic_quantize_lstm(call: Call) -> Value:
     w, r = _whole_weight(call, 1, 9), _whole_weight(call, 2, 11)
     scales = tuple(call.tensor(k).reshape((w.shape[0], -1)) for k in (8, 10))
     weights = Weights(w, r, call.optional(3), call.optional(7), (scales[0], scales[1]))
+    if call.is_host(11) and not call.host(11).any():
+        rows = call.tensor(2).permute((0, 2, 1))
+        weights.bytes_of_r = Tensor(primitive.contiguous(rows.node, "the weights of all steps"))
     return recur(call, call.tensor(0), weights, LSTM_ACTIVATIONS)
 
 

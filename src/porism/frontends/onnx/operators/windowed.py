@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from porism.frontends.onnx.operator_call import Call, Value
-from porism.frontends.onnx.operators.contractions import integer_operand
+from porism.frontends.onnx.operators.contractions import integer_product, largest_sum
 from porism.frontends.onnx.operators.data_movement import check_shape
 from porism.frontends.onnx.operators.operator_table import Operator
 from porism.frontends.tensor_functions import xp
@@ -120,11 +120,15 @@ def _conv(call: Call) -> Value:
 
 
 def _conv_integer(call: Call) -> Value:
-    x, w = integer_operand(call, 0, 2), call.tensor(1).astype("int32")
+    w = call.tensor(1).astype("int32")
     if call.has(3):
         zero = call.tensor(3).astype("int32")
         w = w - (zero.reshape((-1, *[1] * (w.ndim - 1))) if zero.size > 1 else zero.reshape(()))
-    return convolve(call, x, w, None).astype("int32")
+
+    def product(x: Value, w: Value) -> Value:
+        return convolve(call, x, w, None)
+
+    return integer_product(call, product, w, largest_sum(call, 1, 3, None))
 
 
 def _conv_transpose(call: Call) -> Value:

@@ -49,6 +49,7 @@ from porism.optimize.strategy.contractions.tile_costs import (
     parallel_cycles,
     part_vector_cost,
     same_set_fraction,
+    spills,
 )
 
 MIN_M_EXTENT: Final = 32
@@ -177,6 +178,8 @@ def _estimates(
         if m * vectors > max_accumulators:
             break
         accumulators = vectors * m * contraction.reductions
+        if spills(accumulators, vectors, m, target.memory.registers):
+            continue
         fma = accumulators * vector_cost
         loads = vectors * vector_cost * 1.5 * len(along)
         fits_registers = accumulators + min(m, vectors) < target.memory.registers

@@ -50,6 +50,7 @@ from porism.optimize.strategy.contractions.tile_costs import (
     part_vector_cost,
     peels_k,
     same_set_fraction,
+    spills,
 )
 
 M_CHOICES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14)
@@ -138,9 +139,13 @@ def _tiles_along_output(
             if columns.vectors * columns.n <= max_accumulators
         ]
         for m_loop, (columns, cost) in itertools.product(m_choices, column_costs):
-            in_registers = max_accumulators // (columns.vectors * columns.n)
+            wide = columns.vectors * columns.n
+            in_registers = max_accumulators // wide
             for m in M_CHOICES:
-                if m <= min(in_registers, max_m, _extent(m_loop)):
+                if m > min(in_registers, max_m, _extent(m_loop)):
+                    break
+                accumulators = wide * m * contraction.reductions
+                if not spills(accumulators, wide, m, target.memory.registers):
                     yield _estimate(contraction, target, columns, m_loop, m, cost, others)
 
 

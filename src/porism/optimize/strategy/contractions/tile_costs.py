@@ -28,6 +28,21 @@ from porism.optimize.analysis.loop_strides import extent_of, trip_count
 OPERAND_REGISTERS: Final = 8
 """Vector registers that hold no accumulators, but operands, some of them loaded early."""
 
+EARLY_LOADS: Final = 4
+"""Registers of vectors that LLVM loads before the last ones are used (read from its assembly)."""
+
+
+def spills(accumulators: int, vectors: int, broadcasts: int, registers: int) -> bool:
+    """Return whether a tile of several rows keeps accumulators in memory, and is slow.
+
+    LLVM loads the vectors of one k before the rows use them, and then the rows' scalars, some of
+    them early: many scalars, or many vectors, leave too few registers to the accumulators.
+    """
+    if min(vectors, broadcasts) < 2:  # operands of instructions, in no register
+        return False
+    return accumulators + max(vectors + EARLY_LOADS, broadcasts) > registers
+
+
 HALF_VECTOR_COST: Final = (0.54, 0.5)
 """Cycles of an instruction on half a vector, in those of a whole one, where arithmetic units are
 half as wide as vectors: with one reduction loop, and with several. Measured on such a core."""

@@ -152,7 +152,8 @@ def _estimates(
     for m in M_CHOICES:
         if m * vectors > target.memory.registers - OPERAND_REGISTERS:
             break
-        if extent_of(m_loop) % m:
+        in_registers = vectors * m + (m if vectors > 1 else 0) < target.memory.registers
+        if extent_of(m_loop) % m or not in_registers:  # neighbouring scalars are loaded together
             continue
         loads = vectors * 1.5 + m * 0.5
         per_k = max(m * vectors, loads, bandwidth, FMA_LATENCY) + 0.1 * loads + 1.0
