@@ -185,6 +185,20 @@ def test_products_with_zeros_in_all_orders(values: list[float]) -> None:
         close(order(by_functions)(x), order(by_factors)(x).numpy(), 1e-12)
 
 
+def test_hessian_of_several_arguments() -> None:
+    """Catches blocks that are transposed: the derivative of x by y has the axes of x first."""
+
+    def energy(x: Any, y: Any) -> Any:
+        return (x * x).sum() + (x[:, None] * y * y).sum()
+
+    x, y = porism.asarray(np.array([1.0, 2.0])), porism.asarray(np.array([3.0, 4.0, 5.0]))
+    (xx, xy), (yx, yy) = porism.hessian(energy, (0, 1))(x, y)
+    close(xx, 2.0 * np.eye(2))
+    close(xy, np.stack([2 * y.numpy()] * 2))
+    close(yx, xy.numpy().T)
+    close(yy, 6.0 * np.eye(3))
+
+
 def test_hessian_vector_product() -> None:
     a = np.random.default_rng(2).standard_normal((3, 3))
     form, v = porism.asarray(a), porism.asarray(np.array([1.0, 0.0, 2.0]))

@@ -1,10 +1,11 @@
 """Contraction strategy: loop schedules of kernels in which a reduction reuses its operands.
 
 A contraction is a nest of output loops around a reduction, such as a matrix product or a
-convolution. Four schedules are compared or tried in this order; each of them names its loops in its
+convolution. Five schedules are compared or tried in this order; each of them names its loops in its
 module:
 
 - `column_panels`: a few rows times a matrix that no near cache holds;
+- `blocked_tiles`: few results of a long reduction, in blocks for the L2 cache;
 - `transposed_tiles`: vectors along another loop than the contiguous one, for constant weights;
 - `flattened_tiles`: vectors along two merged loops, for small images;
 - `register_tiles`: a register tile of m × n, as in GEMM.
