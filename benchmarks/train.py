@@ -1,9 +1,11 @@
 """Train: whole training steps with AdamW, ours beside torch.compile, jax.jit and tinygrad.
 
 Every compiler trains the same network from the same weights in a process of its own, without what
-earlier ones have kept on disk; they take turns. "compile" is the first two calls less two steps;
-"peak" the most memory of the process while it trains, less what it had before the weights were
-made; "loss" the largest difference from the losses of the first compiler, relative to them.
+earlier ones have kept on disk; they take turns. "import" is the time to import the compiler, and
+"compile" the first two calls less two steps: some load more of themselves there. "peak" is the most
+memory of the process while it trains, less what it had before the weights were made, and without
+the code of libraries; "loss" the largest difference from the losses of the first compiler, relative
+to them.
 
 With `--curve` the losses of 200 steps are compared with torch's. `--layers` shows how compile time
 and kernels grow with the layers of a GPT-2.
@@ -41,6 +43,7 @@ UNKEPT = {
     "CACHELEVEL": "0",
     "DEV": "CPU",
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+    "PYTHONDONTWRITEBYTECODE": "",  # the others come with bytecode
 }
 LIMIT = 1200
 """Seconds that one process may take."""
@@ -94,7 +97,7 @@ def show(model: str, rows: dict[str, Figures]) -> None:
     console = console if console.is_terminal else Console(width=100)
     table = Table(title=model, box=box.SIMPLE)
     table.add_column("")
-    for column in ("kernels", "ms a step", "best", "peak MiB", "compile s", "loss"):
+    for column in ("kernels", "ms a step", "best", "peak MiB", "import s", "compile s", "loss"):
         table.add_column(column, justify="right")
     first = next((row["losses"] for row in rows.values() if "losses" in row), [])
     for name, row in rows.items():
@@ -107,6 +110,7 @@ def show(model: str, rows: dict[str, Figures]) -> None:
             f"{row['milliseconds']:.2f}",
             f"{row['best']:.2f}",
             f"{row['peak'] / 2**20:.0f}",
+            f"{row['import']:.1f}",
             f"{row['compile']:.1f}",
             f"{deviation(row['losses'], first):.1e}",
         )

@@ -314,7 +314,7 @@ COMPILERS: dict[str, Any] = {
 
 
 def resident(key: str = "VmRSS") -> int:
-    """Bytes of this process in memory now (VmRSS), or at most so far (VmHWM)."""
+    """Bytes of this process now (VmRSS), at most so far (VmHWM), or of files now (RssFile)."""
     with open("/proc/self/status", encoding="ascii") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
@@ -328,8 +328,10 @@ def forget_peak() -> None:
 def measure(compiler: str, name: str, steps: int, seconds: float) -> dict[str, Any]:
     """Train for some steps, or some seconds if these are more; return the figures."""
     model = MODELS[name]
+    begin = time.perf_counter()
     made = COMPILERS[compiler]()
-    before = resident()
+    imported = time.perf_counter() - begin
+    before, code_before = resident(), resident("RssFile")
     step = made.step(model)
     begin = time.perf_counter()
     losses = [step(), step()]
@@ -342,9 +344,11 @@ def measure(compiler: str, name: str, steps: int, seconds: float) -> dict[str, A
         start = time.perf_counter()
         losses.append(step())
         times.append(time.perf_counter() - start)
-    peak = resident("VmHWM") - before
+    code = resident("RssFile") - code_before  # of libraries that were loaded later
+    peak = resident("VmHWM") - before - max(code, 0)
     best, middle = min(times), sorted(times)[len(times) // 2]
     return {
+        "import": imported,
         "compile": max(compiled - 2 * best, 0.0),
         "milliseconds": 1e3 * middle,
         "best": 1e3 * best,

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import porism
+from porism.base.target import GENERIC_CPU
+from porism.optimize.analysis.contraction_accesses import match_contraction
+from porism.pipeline import unscheduled_kernel
 
 CASES: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]] = {
     "plain": ((2, 3, 5, 7), (4, 3, 3, 2), {}),
@@ -34,6 +37,10 @@ TRANSPOSED: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, An
     "plain": ((2, 3, 5), (3, 2, 3), {}),
     "strided": ((2, 4, 4, 3), (4, 2, 3, 2), {"stride": 2, "padding": 1, "output_padding": 1}),
     "grouped": ((1, 4, 5), (4, 3, 2), {"groups": 2, "stride": 3}),
+    "as many taps in each phase": ((2, 3, 5, 4), (3, 2, 4, 2), {"stride": 2, "padding": 1}),
+    "phases without taps": ((1, 2, 4, 3), (2, 3, 1, 3), {"stride": 2, "output_padding": 1}),
+    "many phases": ((1, 2, 3, 3), (2, 1, 5, 4), {"stride": 3, "padding": (2, 0)}),
+    "strided along one of two axes": ((1, 2, 4, 5), (2, 2, 3, 3), {"stride": (1, 2)}),
     "dilated": ((1, 2, 5), (2, 2, 3), {"dilation": 2, "padding": 1}),
 }
 
@@ -66,6 +73,20 @@ def test_transposed_convolutions(name: str) -> None:
     x_shape, w_shape, options = TRANSPOSED[name]
     conv = getattr(porism, f"conv_transpose{len(w_shape) - 2}d")
     check_linear(lambda x, w: conv(x, w, **options), x_shape, w_shape)
+
+
+def multiply_adds(tensor: Any) -> int:
+    kernels = [unscheduled_kernel(k.node, GENERIC_CPU) for k in porism.kernels(tensor)]
+    return sum(nest.work for nest in map(match_contraction, kernels) if nest is not None)
+
+
+def test_strided_derivatives_multiply_no_zeros() -> None:
+    """Catches zeros that fill up the taps of phases, and positions that are cut off afterwards."""
+    x, w = porism.ones(2, 8, 8, 8).realize(), porism.ones(4, 8, 3, 3).realize()
+    g = porism.ones(2, 4, 4, 4).realize()
+    forward = porism.conv2d(x, w, stride=2, padding=1)
+    by_input = porism.grad(lambda x: (porism.conv2d(x, w, stride=2, padding=1) * g).sum())(x)
+    assert multiply_adds(by_input) == multiply_adds(forward) == 2 * 4 * 16 * 8 * 9
 
 
 def test_an_empty_batch() -> None:

@@ -164,6 +164,41 @@ def test_hessian_of_a_quadratic_form() -> None:
     close(found, a + a.T, 1e-12)
 
 
+@pytest.mark.parametrize(
+    "values", [[1.5, 0.0, 2.0, 0.0, 3.0], [0.0, 0.0, 0.0, 2.0, 1.0], [2.0, 0.0, 3.0, 1.0, 4.0]]
+)
+def test_products_with_zeros_in_all_orders(values: list[float]) -> None:
+    """Catches a division: the products of the others are 0 there, and their derivatives are not."""
+
+    def by_factors(x: Any) -> Any:
+        products = [x[0]]
+        for k in range(1, 5):
+            products.append(products[-1] * x[k])
+        return sum((k + 1.0) * product for k, product in enumerate(products)) + products[-1] ** 2
+
+    def by_functions(x: Any) -> Any:
+        weights = porism.arange(5, dtype="float64") + 1.0
+        return (porism.cumprod(x, axis=0) * weights).sum() + porism.prod(x) ** 2
+
+    x = porism.asarray(np.array(values))
+    for order in (porism.hessian, lambda f: porism.jacobian(porism.hessian(f))):
+        close(order(by_functions)(x), order(by_factors)(x).numpy(), 1e-12)
+
+
+def test_hessian_of_several_arguments() -> None:
+    """Catches blocks that are transposed: the derivative of x by y has the axes of x first."""
+
+    def energy(x: Any, y: Any) -> Any:
+        return (x * x).sum() + (x[:, None] * y * y).sum()
+
+    x, y = porism.asarray(np.array([1.0, 2.0])), porism.asarray(np.array([3.0, 4.0, 5.0]))
+    (xx, xy), (yx, yy) = porism.hessian(energy, (0, 1))(x, y)
+    close(xx, 2.0 * np.eye(2))
+    close(xy, np.stack([2 * y.numpy()] * 2))
+    close(yx, xy.numpy().T)
+    close(yy, 6.0 * np.eye(3))
+
+
 def test_hessian_vector_product() -> None:
     a = np.random.default_rng(2).standard_normal((3, 3))
     form, v = porism.asarray(a), porism.asarray(np.array([1.0, 0.0, 2.0]))

@@ -13,7 +13,8 @@ from typing import Final
 
 from porism.base import dtypes
 from porism.base.dtypes import DType
-from porism.ir import ops
+from porism.gradient.stated_pullbacks import differentiated_as
+from porism.ir import ops, tensor_nodes
 from porism.ir.facts.node_device import device_of
 from porism.ir.facts.node_shape import Shape, are_equal, shape
 from porism.ir.node import UOp
@@ -170,7 +171,44 @@ def _product(cotangent: UOp, node: UOp) -> UOp:
     zeros = expanded(sum_over(is_zero.where(one, zero), axes), shape(x))
     scaled = expanded(cotangent * others, shape(x))
     rest = zeros.eq(0.0).where(scaled / is_zero.where(one, x), zero)
-    return (is_zero & zeros.eq(1.0)).where(scaled, rest)
+    pulled = (is_zero & zeros.eq(1.0)).where(scaled, rest)
+    sizes = [shape(x)[axis] for axis in axes]
+    if any(size.op is not ops.CONST or size.arg == 0 for size in sizes):
+        return pulled
+    return differentiated_as(pulled, lambda: _pull_product_of_pairs(cotangent, x, axes))
+
+
+def _pull_product_of_pairs(cotangent: UOp, x: UOp, axes: Sequence[int]) -> UOp:
+    """Return the same as the derivative of products of pairs of products.
+
+    Its own derivatives are right of all orders. Those of a quotient are not at 0: there the
+    product of the other elements is 0 with all its derivatives if two elements are 0.
+    """
+    from porism.gradient.reverse_mode import pull_back
+
+    product = x
+    for axis in axes:
+        product = _product_of_pairs(product, axis, int(shape(x)[axis].arg))
+    (pulled,) = pull_back([product], [cotangent], [x])
+    assert pulled is not None, "the product depends on its factors"
+    return pulled
+
+
+def _product_of_pairs(x: UOp, axis: int, size: int) -> UOp:
+    """Return the product along an axis, which keeps size 1, by halves that are multiplied."""
+
+    def part(begin: int, end: int) -> UOp:
+        pairs = [(0, n) for n in shape(x)]
+        return tensor_nodes.shrink(x, [*pairs[:axis], (begin, end), *pairs[axis + 1 :]])
+
+    single = None
+    while size > 1:
+        half = size // 2
+        if size % 2:
+            last = part(size - 1, size)
+            single = last if single is None else single * last
+        x, size = part(0, half) * part(half, 2 * half), half
+    return x if single is None else x * single
 
 
 _REDUCTIONS: Final[dict[Op, Callable[[UOp, UOp], UOp]]] = {

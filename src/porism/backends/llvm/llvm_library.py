@@ -7,6 +7,7 @@ is several object files, joined with their lengths. (`object_linking` loads them
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,9 @@ from porism.ir.node import UOp
 
 BATCH_INSTRUCTIONS: Final = 300
 """Instructions of kernels that are compiled as one module: ten milliseconds of work or more."""
+
+LARGE_BUILD: Final = 16
+"""Kernels compiled together, from which on LLVM leaves tens of MiB of free memory behind."""
 
 SWITCH_SECONDS: Final = 0.0001
 """Python's thread switch interval meanwhile, so that LLVM's thread soon gets its next turn."""
@@ -51,7 +55,17 @@ def build(named: Iterable[tuple[str, Sequence[UOp]]], count: int) -> bytes:
                     batch = {}
         if batch:
             queue.add(module_text(batch))
-        return join_objects(queue.object_codes())
+        joined = join_objects(queue.object_codes())
+    if count >= LARGE_BUILD:
+        _return_free_memory()
+    return joined
+
+
+def _return_free_memory() -> None:
+    """Return what LLVM has freed to the system, where the allocator of C keeps it (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 @contextmanager

@@ -11,9 +11,11 @@ from typing import Final
 from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.node import UOp
+from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Action
 from porism.optimize.actions.loop_substitution import named_ranges
+from porism.optimize.actions.loops.loop_interchange import Move
 from porism.optimize.actions.loops.loop_padding import PadTo
 from porism.optimize.actions.loops.upcast_unroll import Upcast, upcast_together
 from porism.optimize.analysis.loop_strides import extent_of
@@ -50,6 +52,15 @@ class Plan:
         """Pad the extent of a loop to a multiple, if it is none already."""
         if extent_of(self.loop(axis)) % multiple:
             self.do(PadTo(axis, multiple))
+
+    def move_in_order(self, order: Sequence[UOp]) -> None:
+        """Interchange output loops of the kernel's one nest, so that these are in this order."""
+        loops = [r for r in self.kernel.src[0].src[1:] if r in order]
+        for position, loop in enumerate(order):
+            if loops[position] is not loop:
+                self.do(Move(show(loop), show(loops[position])))
+                loops.remove(loop)
+                loops.insert(position, loop)
 
     def copy(self) -> Plan:
         """Return a plan with the same actions so far, to be continued independently."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from porism.base import dtypes
 from porism.base.dtypes import Kind
+from porism.gradient.reverse_mode import pull_back
 from porism.gradient.stated_pullbacks import differentiated_as, pullback, stated
 from porism.ir import ops
 from porism.ir.facts.node_shape import shape
@@ -121,7 +122,29 @@ def _pull_cumprod(g: UOp, y: UOp, inputs: tuple[UOp], memory_axis: int) -> list[
     before_zero = _sums_from_end(zeros.eq(0).where(g * y, zero), memory_axis)
     at_zero = _sums_from_end(zeros.eq(1).where(g * rest, zero), memory_axis)
     by_others = zeros.eq(0).where(before_zero / is_zero.where(one, x), zero)
-    return [(is_zero & zeros.eq(1)).where(at_zero, by_others)]
+    pulled = (is_zero & zeros.eq(1)).where(at_zero, by_others)
+
+    return [differentiated_as(pulled, lambda: _pull_products_by_doubling(g, x))]
+
+
+def _pull_products_by_doubling(g: UOp, x: UOp) -> UOp:
+    """Return the same without quotients: its own derivatives are right, whatever is 0."""
+    (pulled,) = pull_back([_products_by_doubling(x)], [g], [x])
+    assert pulled is not None, "the products depend on their factors"
+    return pulled
+
+
+def _products_by_doubling(x: UOp) -> UOp:
+    """Return the products of all prefixes of the last axis by log2(n) elementwise products."""
+    last, distance = len(shape(x)) - 1, 1
+    size = int(shape(x)[last].arg)
+    position = primitive.iota(shape(x), last)
+    while distance < size:
+        before = primitive.pad(x, [(distance * (k == last), 0) for k in range(last + 1)])
+        before = primitive.shrink(before, [(0, n) for n in shape(x)])
+        x = x * (position < distance).where(x.lift(1.0), before)
+        distance *= 2
+    return x
 
 
 def _gathered_extremes(x: UOp, extremes: UOp, memory_axis: int) -> UOp:

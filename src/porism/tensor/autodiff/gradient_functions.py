@@ -420,11 +420,21 @@ def _stacked(parts: Sequence[UOp | None], sizes: Any, output: UOp, *, first: boo
     return primitive.reshape(joined.node, axes)
 
 
-def hessian(function: Function, argnums: int = 0) -> Any:
+def hessian(function: Function, argnums: int | Sequence[int] = 0) -> Any:
     """Return a function that computes all second derivatives of a scalar: a jacobian of `grad`.
+
+    By several arguments it returns a tuple for each, with the derivatives by it and by each one.
 
     >>> porism.hessian(lambda x: (x * x * x).sum())(porism.asarray([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
-    number = as_int(argnums, "argnums")
-    return jacobian(grad(function, number), number)
+    if isinstance(argnums, int):
+        return jacobian(grad(function, argnums), argnums)
+    numbers = _argument_numbers(argnums)
+    rows = [jacobian(grad(function, number), numbers) for number in numbers]
+
+    @functools.wraps(function, updated=())
+    def blocks(*args: Any, **kwargs: Any) -> Any:
+        return tuple(row(*args, **kwargs) for row in rows)
+
+    return blocks

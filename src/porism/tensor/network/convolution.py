@@ -4,16 +4,13 @@ The input is (batch, channels, size…) or, without the batch, (channels, size�
 (channels out, channels in / groups, taps…). Windows are views made of movement ops, so there is no
 im2col copy.
 
-A transposed convolution with stride s is computed as s convolutions for each axis (its phases) with
-every s-th tap of the reversed kernel: no zeros are inserted into the input, and none are
-multiplied.
+Transposed convolutions are computed by `convolution_phases`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from porism.gradient.stated_pullbacks import pullback, stated
@@ -109,7 +106,7 @@ def _padding(
     return [(total // 2, total - total // 2) for total in totals]
 
 
-def _convolve(
+def convolve(
     operands: Operands,
     kernel: UOp,
     pads: Sequence[tuple[int, int]],
@@ -221,7 +218,7 @@ def _conv(
     strides = per_axis(stride, spatial, "stride", 1)
     dilations = per_axis(dilation, spatial, "dilation", 1)
     pads = _padding(padding, operands.taps, strides, dilations)
-    result = _convolve(operands, operands.kernel, pads, strides, dilations)
+    result = convolve(operands, operands.kernel, pads, strides, dilations)
     return _add_bias(
         operands, result, bias, static_size(shapes.sizes_of(operands.kernel)[0], operands.name)
     )
@@ -266,82 +263,11 @@ def _conv_transpose(
                 "the padding is what is cut off on both sides, and nothing is left",
                 "pass a smaller padding, or a larger input",
             )
-    result = convolve_phases(operands, strides, dilations)
-    sizes = shapes.sizes_of(result)[2:]
-    ends = [static_size(n, operands.name) for n in sizes]
-    pads = [(-c, full - c - n) for c, full, n in zip(crops, uncropped, ends, strict=True)]
-    result = pad_or_crop(result, pads)
+    from porism.tensor.network.convolution_phases import transposed_convolution
+
+    bounds = [(crop, full - crop) for crop, full in zip(crops, uncropped, strict=True)]
+    result = transposed_convolution(operands, strides, dilations, bounds)
     return _add_bias(operands, result, bias, static_size(shapes.sizes_of(result)[1], operands.name))
-
-
-def convolve_phases(
-    operands: Operands,
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    stores_kernel: bool = False,
-) -> UOp:
-    """Return the uncropped transposed convolution: each element times the kernel, `stride` apart.
-
-    Tap `u*stride + phase` of element `i` contributes to position `(i + u)*stride + phase`. So each
-    phase is a convolution of the input with every stride-th tap; phases are channels of one
-    convolution and are interleaved at the end. With stride 1 there is one phase, and its taps may
-    be dilated.
-    """
-    gaps = [d if s > 1 else 1 for s, d in zip(strides, dilations, strict=True)]
-    dilation = [1 if s > 1 else d for s, d in zip(strides, dilations, strict=True)]
-    kernel = _dilate(operands.kernel, gaps)
-    inner, out, *taps = (static_size(n, operands.name) for n in shapes.sizes_of(kernel))
-    taps_per_phase = [-(-n // s) for n, s in zip(taps, strides, strict=True)]
-    fill = [(0, u * s - n) for u, s, n in zip(taps_per_phase, strides, taps, strict=True)]
-    kernel = primitive.pad(kernel, [(0, 0), (0, 0), *fill])
-    pairs = [n for pair in zip(taps_per_phase, strides, strict=True) for n in pair]
-    kernel = primitive.reshape(kernel, [inner, out, *pairs])
-    spatial = len(strides)
-    tap_axes, phase_axes = range(2, 2 + 2 * spatial, 2), range(3, 3 + 2 * spatial, 2)
-    kernel = primitive.permute(kernel, [0, 1, *phase_axes, *tap_axes])
-    kernel = primitive.reshape(kernel, [inner, out * math.prod(strides), *taps_per_phase])
-    phase_operands = replace(operands, kernel=kernel, taps=tuple(taps_per_phase))
-    edges = [(u - 1) * d for u, d in zip(taps_per_phase, dilation, strict=True)]
-    pads = [(n, n) for n in edges]
-    transposed = _transpose_kernel(phase_operands)
-    if stores_kernel:
-        transposed = primitive.contiguous(transposed, "the kernel of a transposed convolution")
-    result = _convolve(phase_operands, transposed, pads, [1] * spatial, dilation)
-    if math.prod(strides) > 1:  # fused with the interleaving, its loops would have no register tile
-        result = primitive.contiguous(result, "a strided conv_transpose")
-    batch, _, *positions = shapes.sizes_of(result)
-    channels = out * operands.groups
-    result = primitive.reshape(result, [batch, channels, *strides, *positions])
-    order = [axis for k in range(spatial) for axis in (2 + spatial + k, 2 + k)]
-    result = primitive.permute(result, [0, 1, *order])
-    sizes = [n * s for n, s in zip(positions, strides, strict=True)]
-    return primitive.reshape(result, [batch, channels, *sizes])
-
-
-def _dilate(x: UOp, dilations: Sequence[int]) -> UOp:
-    """Return x with `dilation - 1` zeros between the elements of the axes after the first two."""
-    for axis, dilation in enumerate(dilations, 2):
-        sizes = list(shapes.sizes_of(x))
-        size = sizes[axis]
-        if dilation == 1:
-            continue
-        x = primitive.reshape(x, [*sizes[: axis + 1], 1, *sizes[axis + 1 :]])
-        x = primitive.pad(x, [(0, (dilation - 1) * (k == axis + 1)) for k in range(len(sizes) + 1)])
-        sizes[axis] = size * dilation
-        x = primitive.reshape(x, sizes)
-        sizes[axis] = size * dilation - (dilation - 1)
-        x = primitive.shrink(x, [(0, n) for n in sizes])
-    return x
-
-
-def _transpose_kernel(operands: Operands) -> UOp:
-    """Return a kernel (in, out / groups, taps…) as (out, in / groups, reversed taps…)."""
-    groups = operands.groups
-    inner, out, *taps = shapes.sizes_of(operands.kernel)
-    kernel = primitive.flip(operands.kernel, range(2, 2 + len(taps)))
-    kernel = primitive.reshape(kernel, [groups, inner // groups, out, *taps])
-    kernel = primitive.permute(kernel, [0, 2, 1, *range(3, 3 + len(taps))])
-    return primitive.reshape(kernel, [groups * out, inner // groups, *taps])
 
 
 # -- public functions ------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
 """Contraction strategy: loop schedules of kernels in which a reduction reuses its operands.
 
 A contraction is a nest of output loops around a reduction, such as a matrix product or a
-convolution. Four schedules are compared or tried in this order; each of them names its loops in its
+convolution. Five schedules are compared or tried in this order; each of them names its loops in its
 module:
 
 - `column_panels`: a few rows times a matrix that no near cache holds;
+- `blocked_tiles`: few results of a long reduction, in blocks for the L2 cache;
 - `transposed_tiles`: vectors along another loop than the contiguous one, for constant weights;
 - `flattened_tiles`: vectors along two merged loops, for small images;
 - `register_tiles`: a register tile of m × n, as in GEMM.
@@ -48,6 +49,10 @@ from porism.optimize.analysis.loop_strides import (
 from porism.optimize.strategy import streaming_strategy
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.contractions import column_panels
+from porism.optimize.strategy.contractions.blocked_tiles import (
+    apply_blocked_tile,
+    best_blocked_tile,
+)
 from porism.optimize.strategy.contractions.flattened_tiles import (
     MAX_LONE_PADDING,
     best_flattened_tile,
@@ -100,7 +105,7 @@ def has_operand_reuse(kernel: UOp) -> bool:
 def plan_contraction(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) -> Plan:
     """Return a plan for a kernel with a contraction; `constants` can be packed before all calls."""
     nest = None if target.block else match_contraction(kernel, constants)
-    for schedule in _schedules(nest, target) if nest is not None else ():
+    for schedule in _schedules(kernel, nest, target) if nest is not None else ():
         plan = Plan(kernel, target)
         try:
             schedule(plan)
@@ -114,12 +119,15 @@ def plan_contraction(kernel: UOp, target: Target, constants: frozenset[int] = fr
     return plan
 
 
-def _schedules(nest: Contraction, target: Target) -> Iterator[Callable[[Plan], None]]:
+def _schedules(kernel: UOp, nest: Contraction, target: Target) -> Iterator[Callable[[Plan], None]]:
     """Yield functions that apply a schedule to a plan, the one with the best estimate first."""
     panels = column_panels.choose_panels(nest, target)
     if panels is not None:
         yield lambda plan: column_panels.apply_panels(plan, nest, panels)
     tile = _best_tile(nest, target)
+    blocked = best_blocked_tile(kernel, nest, target)
+    if blocked is not None and (tile is None or blocked.cycles < tile.cycles):
+        yield lambda plan: apply_blocked_tile(plan, blocked)
     transposed = best_transposed_tile(nest, target)
     if transposed is not None and (tile is None or transposed.cycles < tile.cycles):
         yield lambda plan: apply_transposed_tile(plan, nest, transposed)

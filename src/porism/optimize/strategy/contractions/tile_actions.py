@@ -199,13 +199,9 @@ def _order_loops(plan: Plan, contraction: Contraction, tile: Tile) -> None:
         for r in plan.kernel.src[0].src[1:]
         if r.arg[1] is Axis.LOOP and r is not tile.vector_loop and not is_merged_loop(r, tile)
     ]
-    order = _loops_for_reuse(plan, contraction, tile, loops)
+    order = loops_for_reuse(plan, contraction, tile, loops)
     order = _balanced_outermost(order, tile, plan.target.cores)
-    for position, loop in enumerate(order):
-        if loops[position] is not loop:
-            plan.do(Move(show(loop), show(loops[position])))
-            loops.remove(loop)
-            loops.insert(position, loop)
+    plan.move_in_order(order)
 
 
 def _balanced_outermost(order: list[UOp], tile: Tile, cores: int) -> list[UOp]:
@@ -220,7 +216,7 @@ def _balanced_outermost(order: list[UOp], tile: Tile, cores: int) -> list[UOp]:
     return [outermost, *(r for r in order if r is not outermost)]
 
 
-def _loops_for_reuse(
+def loops_for_reuse(
     plan: Plan, contraction: Contraction, tile: Tile, loops: list[UOp]
 ) -> list[UOp]:
     """Return the loops around a tile, the outermost first, as its operands are reused best."""
