@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 import porism
-from benchmarks.cpu_operations import EPSILON, Array, Arrays, Call, Program, Read
+from benchmarks.cpu_backends.survey_on_porism import SurveyOnPorism
+from benchmarks.cpu_operations import EPSILON, Array, Arrays, Call, Program, Read, as_one
 from porism import Tensor
 
 
-class PorismOperations:
+class PorismOperations(SurveyOnPorism):
     """Each has a function of its own in Porism."""
 
     exp = staticmethod(porism.exp)
@@ -94,11 +95,15 @@ class Porism:
         def jitted(**inputs: Tensor) -> Any:
             return program(self.operations, **inputs, **weights)
 
-        def call() -> Tensor:
-            outcome: Tensor = jitted(**others).realize()
+        def call() -> Any:
+            outcome = jitted(**others)
+            for each in outcome if isinstance(outcome, tuple) else (outcome,):
+                each.realize()
             return outcome
 
-        def read(result: Tensor) -> Any:
+        def read(result: Any) -> Any:
+            if isinstance(result, tuple):
+                return as_one([read(part) for part in result])
             return np.asarray(result.numpy())
 
         return call, read
