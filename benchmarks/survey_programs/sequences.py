@@ -150,10 +150,10 @@ def geglu(o: Operations, x: Array, w: Array) -> Array:
     return o.gelu(y[:, : y.shape[1] // 2]) * y[:, y.shape[1] // 2 :]
 
 
-def experts(o: Operations, x: Array, route: Array, weights: Array) -> Array:
+def experts(o: Operations, x: Array, route: Array, all_of_them: Array) -> Array:
     """Each row by the expert that its largest score names, for few rows."""
     chosen = o.position_of_largest(x @ route, -1)
-    return o.einsum("bd,bde->be", x, o.select(weights, chosen, 0))
+    return o.einsum("bd,bde->be", x, o.select(all_of_them, chosen, 0))
 
 
 def embedded(o: Operations, words: Array, table: Array, places: Array, w: Array, b: Array) -> Array:
@@ -228,7 +228,7 @@ PROGRAMS: dict[str, Workload] = {
     ),
     "geglu": entry(geglu, x=normal(256, 512), w=weight(512, 2048)),
     "experts": entry(
-        experts, x=normal(4, 256), route=normal(256, 8), weights=normal(8, 256, 512, scale=0.06)
+        experts, x=normal(4, 256), route=normal(256, 8), all_of_them=normal(8, 256, 512, scale=0.06)
     ),
     "embedding_layer_norm": entry(
         embedded, words=whole(30_000, 8, 128), table=normal(30_000, 256), places=normal(128, 256),
