@@ -165,11 +165,15 @@ class Backends:
                 cell["count"] = max(1, math.ceil(SHORTEST / cell["all"].pop()[0]))
         for backend, cell in self._turns(running):
             self._sample(backend, name, cell)
-        for backend, cell in running.items():
+        for cell in running.values():
             self._settle(cell)
-            if backend in self.live:
-                self.live[backend].ask(drop=name)
-                self.live[backend].answer()
+        self.forget(name)
+
+    def forget(self, name: str) -> None:
+        """Drop a workload on all of them."""
+        for process in self.live.values():
+            process.ask(drop=name)
+            process.answer()
 
     def _write_reference(self, name: str, path: Path) -> None:
         workload = cpu_workloads.named(name)

@@ -92,7 +92,9 @@ class Worker:
         self.calls[name] = call
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         once = time.perf_counter() - begin
-        return {"ready": ready, "error": error, "once": once, "megabytes": memory / 1024}
+        found = {"ready": ready, "error": error, "once": once, "megabytes": memory / 1024}
+        code = getattr(self.backend, "code", None)
+        return found if code is None else {**found, "code": code}
 
     def exact(self, name: str, file: str) -> Answer:
         workload = cpu_workloads.named(name)

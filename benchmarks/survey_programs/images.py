@@ -72,8 +72,8 @@ def prepared(o: Operations, x: Array, mean: Array, scale: Array) -> Array:
     return o.permute(o.flip(values, 2), (0, 3, 1, 2))
 
 
-def grey(o: Operations, x: Array, weights: Array) -> Array:
-    return (x * weights).sum(-1)
+def grey(o: Operations, x: Array, shares: Array) -> Array:
+    return (x * shares).sum(-1)
 
 
 def gamma(o: Operations, x: Array) -> Array:
@@ -128,7 +128,7 @@ PROGRAMS: dict[str, Workload] = {
     "bytes_to_input": entry(
         prepared, x=whole(256, 8, 224, 224, 3, dtype="uint8"), mean=positive(3), scale=positive(3)
     ),
-    "grey": entry(grey, x=positive(1080, 1920, 3), weights=positive(3)),
+    "grey": entry(grey, x=positive(1080, 1920, 3), shares=positive(3)),
     "gamma": entry(gamma, x=positive(1080, 1920)),
     "mandelbrot": entry(mandelbrot, x=normal(256, 256), y=normal(256, 256), tolerance=0.02),
     "pool_max_2": largest(2, 2, 8, 64, 56, 56),

@@ -92,7 +92,7 @@ def forces(o: Operations, x: Array) -> Array:
 
 def quantized(o: Operations, x: Array, w: Array, scale: Array) -> Array:
     """By weights of 8 bits with a scale for each column."""
-    return x @ o.cast(w, "float32") * scale
+    return x @ (w * scale)
 
 
 def permuted(o: Operations, a: Array, b: Array, rows: Array) -> Array:

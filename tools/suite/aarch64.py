@@ -4,8 +4,8 @@ Programs of all kinds are scheduled for an AArch64 processor, once with NEON and
 256 bits. Each of their kernels is compiled, linked into a program for Linux, run by `qemu-aarch64`,
 and compared with the evaluator. That says whether the code is right, not how fast it is.
 
-Needed are `qemu-aarch64` and `aarch64-linux-gnu-gcc`, which links: on Debian and Ubuntu the packages
-qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross.
+Needed are `qemu-aarch64` and `aarch64-linux-gnu-gcc`, which links: on Debian and Ubuntu the
+packages qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross.
 """
 
 from __future__ import annotations
