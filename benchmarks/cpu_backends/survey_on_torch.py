@@ -170,7 +170,7 @@ class SurveyOnTorch:
         return torch.sort(x, -1).values
 
     def argsort(self, x: Array) -> Array:
-        return torch.argsort(x, -1, stable=True)
+        return torch.argsort(x, dim=-1, stable=True)
 
     def top(self, x: Array, count: int) -> Array:
         return torch.topk(x, count, -1).values
