@@ -150,9 +150,28 @@ def perceptron(o: Operations, x: Array, **w: Array) -> Array:
     return o.linear(x, w["weight3"], w["bias3"])
 
 
+EXACT = {
+    "float32": np.float64, "float16": np.float64, "bfloat16": np.float64,
+    "complex64": np.complex128,
+}  # fmt: skip
+"""By the name of a type, that of which a reference is computed."""
+
+
 def as_float64(arrays: Arrays) -> dict[str, NDArray[Any]]:
     """For a reference: floats with all the digits that there are."""
     return {
-        name: array.astype(np.float64) if array.dtype == np.float32 else array
+        name: array.astype(EXACT.get(array.dtype.name, array.dtype))
         for name, array in arrays.items()
     }
+
+
+def as_one(results: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Several results as one array of numbers."""
+    return np.concatenate([np.ravel(result).astype(np.float64) for result in results])
+
+
+def in_pairs(array: NDArray[Any]) -> NDArray[Any]:
+    """Complex numbers as pairs of floats; others as they are."""
+    if array.dtype.kind != "c":
+        return array
+    return np.stack([array.real, array.imag], -1)

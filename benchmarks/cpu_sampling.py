@@ -101,8 +101,14 @@ class Backends:
     """The workers that have started, and why others have not."""
 
     def __init__(
-        self, names: Iterable[str], threads: int, settings: Mapping[str, Mapping[str, str]]
+        self,
+        names: Iterable[str],
+        threads: int,
+        settings: Mapping[str, Mapping[str, str]],
+        exact: str | None = None,
     ) -> None:
+        """`exact` names the backend whose results in float64 are right; else that is NumPy."""
+        self.exact = exact
         self.folder = tempfile.TemporaryDirectory(prefix="porism-bench-")
         self.versions: dict[str, str] = {}
         self.missing: dict[str, str] = {}
@@ -134,27 +140,51 @@ class Backends:
 
     def measure(self, name: str) -> Cells:
         """A workload on all of them."""
+        cells = self.prepare(name)
+        self.sample(name, cells)
+        return cells
+
+    def prepare(self, name: str) -> Cells:
+        """Compile a workload on all of them, and compare the results with the reference."""
         path = Path(self.folder.name) / "reference.npy"
         workload = cpu_workloads.named(name)
-        exact = workload.program(NumPyOperations(), **as_float64(workload.inputs(name)))
-        np.save(path, np.asarray(exact, np.float64))
-        del exact
+        self._write_reference(name, path)
         cells = {backend: self._prepared(backend, name, str(path)) for backend in list(self.live)}
+        for cell in cells.values():
+            if "failed" not in cell:
+                cell["right"] = cell["error"] <= workload.tolerance
+                cell["count"] = max(1, math.ceil(SHORTEST / max(cell.pop("once"), 1e-7)))
+        return cells
+
+    def sample(self, name: str, cells: Cells) -> None:
+        """Time a workload that is prepared, and forget it."""
         running = {backend: cell for backend, cell in cells.items() if "failed" not in cell}
         for backend, cell in running.items():
-            cell["right"] = cell["error"] <= workload.tolerance
-            cell["count"] = max(1, math.ceil(SHORTEST / max(cell.pop("once"), 1e-7)))
-            self._sample(backend, cell)  # on a quiet machine now, so that the count is right
+            self._sample(backend, name, cell)  # on a quiet machine now, so that the count is right
             if "failed" not in cell:
                 cell["count"] = max(1, math.ceil(SHORTEST / cell["all"].pop()[0]))
         for backend, cell in self._turns(running):
-            self._sample(backend, cell)
-        for backend, cell in running.items():
+            self._sample(backend, name, cell)
+        for cell in running.values():
             self._settle(cell)
-            if backend in self.live:
-                self.live[backend].ask(drop=True)
-                self.live[backend].answer()
-        return cells
+        self.forget(name)
+
+    def forget(self, name: str) -> None:
+        """Drop a workload on all of them."""
+        for process in self.live.values():
+            process.ask(drop=name)
+            process.answer()
+
+    def _write_reference(self, name: str, path: Path) -> None:
+        workload = cpu_workloads.named(name)
+        if self.exact is None:
+            exact = workload.program(NumPyOperations(), **as_float64(workload.inputs(name)))
+            np.save(path, np.asarray(exact, np.float64))
+            return
+        self.live[self.exact].ask(exact=name, file=str(path))
+        result = self.live[self.exact].answer()
+        if "failed" in result:
+            raise SystemExit(f"{name} has no reference: {result['failed']}")
 
     def _prepared(self, backend: str, name: str, reference: str) -> Cell:
         process = self.live[backend]
@@ -173,9 +203,9 @@ class Backends:
                 yield name, cells[name]
             order.reverse()
 
-    def _sample(self, backend: str, cell: Cell) -> None:
+    def _sample(self, backend: str, name: str, cell: Cell) -> None:
         time.sleep(PAUSE)
-        self.live[backend].ask(sample=cell["count"])
+        self.live[backend].ask(sample=name, count=cell["count"])
         result = self.live[backend].answer()
         if "failed" in result:
             cell["failed"] = result["failed"]

@@ -123,13 +123,19 @@ def markdown(results: Results) -> str:
 
 def write_page(results: Results, path: Path) -> None:
     """Put the tables between the marks of a page."""
-    text = path.read_text(encoding="utf-8")
     parts = {"growth": cpu_growth.markdown(results)}
     if results.in_order():
         parts["table"] = markdown(results)
     for name, part in parts.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        if part and begin in text:
-            before, _, rest = text.partition(begin)
-            text = f"{before}{begin}\n{part}\n\n{end}{rest.partition(end)[2]}"
-    path.write_text(text, encoding="utf-8")
+        if part:
+            replace_part(path, name, part)
+
+
+def replace_part(path: Path, name: str, part: str) -> None:
+    """Put a text between two marks of a page, if it has them."""
+    text = path.read_text(encoding="utf-8")
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    if begin in text:
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n{part}\n\n{end}{rest.partition(end)[2]}"
+        path.write_text(text, encoding="utf-8")

@@ -3,8 +3,9 @@
 Reads requests as lines of JSON, and answers each with a line:
 
 - `{"prepare": WORKLOAD, "reference": FILE}` compiles it, runs it, and compares with the file,
-- `{"sample": COUNT}` times so many calls after one that is not timed,
-- `{"drop": true}` forgets the workload.
+- `{"exact": WORKLOAD, "file": FILE}` runs it in float64, and writes its result there,
+- `{"sample": WORKLOAD, "count": COUNT}` times so many calls after one that is not timed,
+- `{"drop": WORKLOAD}` forgets it. Several can be prepared before the first is sampled.
 
 A sample also says which part of its time its threads were ready but had to wait for a core, so that
 samples with other processes in them can be told.
@@ -27,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import cpu_backends, cpu_workloads
-from benchmarks.cpu_operations import Backend, Call
+from benchmarks.cpu_operations import Backend, Call, as_float64, in_pairs
 
 Answer = dict[str, Any]
 
@@ -62,6 +63,7 @@ def in_real_time() -> Iterator[None]:
 
 def relative_error(found: Any, reference: Any) -> float:
     """The norm of the difference, in norms of the reference."""
+    found, reference = in_pairs(found), in_pairs(reference)
     if found.shape != reference.shape:
         raise ValueError(f"the result is of shape {found.shape}, not {reference.shape}")
     difference = np.linalg.norm((found.astype(np.float64) - reference).ravel())
@@ -69,11 +71,11 @@ def relative_error(found: Any, reference: Any) -> float:
 
 
 class Worker:
-    """A backend, and the workload it is at."""
+    """A backend, and the workloads that are prepared, by name."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.call: Call | None = None
+        self.calls: dict[str, Call] = {}
 
     def prepare(self, name: str, reference: str) -> Answer:
         workload = cpu_workloads.named(name)
@@ -87,14 +89,22 @@ class Worker:
         call()
         begin = time.perf_counter()
         call()
-        self.call = call
+        self.calls[name] = call
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         once = time.perf_counter() - begin
-        return {"ready": ready, "error": error, "once": once, "megabytes": memory / 1024}
+        found = {"ready": ready, "error": error, "once": once, "megabytes": memory / 1024}
+        code = getattr(self.backend, "code", None)
+        return found if code is None else {**found, "code": code}
 
-    def sample(self, count: int) -> Answer:
-        call = self.call
-        assert call is not None
+    def exact(self, name: str, file: str) -> Answer:
+        workload = cpu_workloads.named(name)
+        arrays = as_float64(workload.inputs(name))
+        call, read = self.backend.prepare(workload.program, arrays, frozenset())
+        np.save(file, in_pairs(np.asarray(read(call()))).astype(np.float64))
+        return {}
+
+    def sample(self, name: str, count: int) -> Answer:
+        call = self.calls[name]
         with in_real_time():
             call()
             before, begin = waited(), time.perf_counter()
@@ -104,17 +114,19 @@ class Worker:
             delay = waited() - before
         return {"seconds": spent / count, "waited": delay / spent}
 
-    def drop(self) -> Answer:
-        self.call = None
+    def drop(self, name: str) -> Answer:
+        self.calls.pop(name, None)
         gc.collect()
         return {}
 
     def answer(self, request: dict[str, Any]) -> Answer:
         if "prepare" in request:
             return self.prepare(request["prepare"], request["reference"])
+        if "exact" in request:
+            return self.exact(request["exact"], request["file"])
         if "sample" in request:
-            return self.sample(request["sample"])
-        return self.drop()
+            return self.sample(request["sample"], request["count"])
+        return self.drop(request["drop"])
 
 
 def main() -> None:

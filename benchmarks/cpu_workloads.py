@@ -323,6 +323,10 @@ GROWING: dict[str, dict[int, Workload]] = {
 
 
 def named(name: str) -> Workload:
-    """A workload by its name, also one of those that grow."""
+    """A workload by its name, also one of those that grow, or of the survey."""
     family, _, size = name.partition("/")
+    if family == "survey":
+        from benchmarks.survey_programs import SURVEY  # which needs this module
+
+        return SURVEY[size]
     return GROWING[family][int(size)] if size else {**WORKLOADS, **QUICK}[name]

@@ -29,8 +29,17 @@ PEERS: dict[str, tuple[str, ...]] = {
 """What is installed for each."""
 
 
+WITHOUT = "porism without "
+"""Before the name of a feature: Porism without it."""
+
+
 def start(name: str, threads: int) -> Backend:
     """The backend of that name, in this process."""
+    if name.startswith(WITHOUT):
+        from benchmarks.features import switch_off
+
+        switch_off(name.removeprefix(WITHOUT))
+        name = "porism"
     module, _, entry = MODULES[name].partition(":")
     made = getattr(import_module(f"benchmarks.cpu_backends.{module}"), entry)
     return cast(Backend, made(threads))

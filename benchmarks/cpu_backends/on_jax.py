@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax  # type: ignore[import-not-found, unused-ignore]
 import jax.numpy as jnp  # type: ignore[import-not-found, unused-ignore]
 import numpy as np
 from jax import lax  # type: ignore[import-not-found, unused-ignore]
 
-from benchmarks.cpu_operations import EPSILON, Array, Arrays, Call, Program, Read
+from benchmarks.cpu_backends.survey_on_jax import SurveyOnJax
+from benchmarks.cpu_operations import EPSILON, Array, Arrays, Call, Program, Read, as_one
 
 
-class JaxOperations:
+class JaxOperations(SurveyOnJax):
     """In jax.numpy, jax.nn and lax."""
 
     exp = staticmethod(jnp.exp)
@@ -88,7 +90,7 @@ class JaxOperations:
 
 
 class Jax:
-    """All inputs are arguments, as is usual in jax; indices have 32 bits."""
+    """All inputs are arguments, as is usual in jax; indices have 32 bits, where floats have."""
 
     version = jax.__version__
 
@@ -98,9 +100,16 @@ class Jax:
     def prepare(
         self, program: Program, arrays: Arrays, constants: frozenset[str]
     ) -> tuple[Call, Read]:
+        jax.config.update("jax_enable_x64", any(a.dtype == np.float64 for a in arrays.values()))
         jitted = jax.jit(lambda inputs: program(self.operations, **inputs))
         inputs = {
             name: jax.device_put(array.astype(np.int32) if array.dtype == np.int64 else array)
             for name, array in arrays.items()
         }
-        return lambda: jitted(inputs).block_until_ready(), np.asarray
+        return lambda: jax.block_until_ready(jitted(inputs)), read
+
+
+def read(result: Array) -> Any:
+    if isinstance(result, tuple):
+        return as_one([read(part) for part in result])
+    return np.asarray(result)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import porism
-from benchmarks.cpu_operations import EPSILON, Array, Arrays, Call, Program, Read
+from benchmarks.cpu_backends.survey_on_porism import SurveyOnPorism
+from benchmarks.cpu_operations import EPSILON, Array, Arrays, Call, Program, Read, as_one
 from porism import Tensor
+from porism.backends.llvm import llvm_library
+from porism.ir.node import UOp
 
 
-class PorismOperations:
+class PorismOperations(SurveyOnPorism):
     """Each has a function of its own in Porism."""
 
     exp = staticmethod(porism.exp)
@@ -82,6 +86,8 @@ class Porism:
 
     def __init__(self, threads: int) -> None:
         self.operations = PorismOperations()
+        self.code = ""
+        """A digest of the code of the program that was prepared last."""
 
     def prepare(
         self, program: Program, arrays: Arrays, constants: frozenset[str]
@@ -94,11 +100,32 @@ class Porism:
         def jitted(**inputs: Tensor) -> Any:
             return program(self.operations, **inputs, **weights)
 
-        def call() -> Tensor:
-            outcome: Tensor = jitted(**others).realize()
+        texts = self._watched()
+
+        def call() -> Any:
+            outcome = jitted(**others)
+            for each in outcome if isinstance(outcome, tuple) else (outcome,):
+                each.realize()
             return outcome
 
-        def read(result: Tensor) -> Any:
+        def read(result: Any) -> Any:
+            self.code = hashlib.sha256("".join(sorted(texts)).encode()).hexdigest()
+            if isinstance(result, tuple):
+                return as_one([read(part) for part in result])
             return np.asarray(result.numpy())
 
         return call, read
+
+    def _watched(self) -> list[str]:
+        """The text of each module that is compiled from now on."""
+        texts: list[str] = []
+
+        def module_text(named: Mapping[str, Sequence[UOp]]) -> str:
+            text = written(named)
+            texts.append(text)
+            return text
+
+        written = getattr(llvm_library.module_text, "written", llvm_library.module_text)
+        module_text.written = written  # type: ignore[attr-defined]
+        llvm_library.module_text = module_text
+        return texts

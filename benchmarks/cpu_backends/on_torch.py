@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.nn.functional as functional  # type: ignore[import-not-found, unused-ignore]
+from numpy.typing import NDArray
 
-from benchmarks.cpu_operations import EPSILON, Array, Arrays, Call, Program, Read
+from benchmarks.cpu_backends.survey_on_torch import SurveyOnTorch
+from benchmarks.cpu_operations import EPSILON, Array, Arrays, Call, Program, Read, as_one
 
 
-class TorchOperations:
+class TorchOperations(SurveyOnTorch):
     """Those of torch.nn.functional, where there are such."""
 
     exp = staticmethod(torch.exp)
@@ -84,7 +88,27 @@ class TorchOperations:
 
 
 def read(result: Array) -> Any:
-    return result.numpy()
+    if isinstance(result, tuple):
+        return as_one([read(part) for part in result])
+    return (result.float() if result.dtype == torch.bfloat16 else result).numpy()
+
+
+def tensor(array: NDArray[Any]) -> Array:
+    """An array of NumPy in the same memory."""
+    if array.dtype.name == "bfloat16":  # which NumPy does not know
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def own_code(model: Any) -> None:
+    """Give the class of a model a code object of its own: torch.compile keeps few kernels for one.
+
+    So a program that is compiled later does not take the place of an earlier one.
+    """
+    old = model.forward
+    new = FunctionType(old.__code__.replace(), old.__globals__, old.__name__, None, old.__closure__)
+    new.__kwdefaults__ = old.__kwdefaults__
+    model.forward = new
 
 
 class Torch:
@@ -100,7 +124,7 @@ class Torch:
     def prepare(
         self, program: Program, arrays: Arrays, constants: frozenset[str]
     ) -> tuple[Call, Read]:
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tensors = {name: tensor(array) for name, array in arrays.items()}
         weights = {name: tensors.pop(name) for name in constants}
         run = self.compiled(program, weights)
         return lambda: run(**tensors), read
@@ -117,10 +141,8 @@ class TorchCompile(Torch):
         torch.compile(lambda x: x + 1)(torch.zeros(8))  # what is loaded when it is first used
 
     def compiled(self, program: Program, weights: dict[str, Array]) -> Callable[..., Array]:
-        import torch._dynamo as dynamo  # type: ignore[import-not-found, unused-ignore]
         import torch._inductor.config as config  # type: ignore[import-not-found, unused-ignore]
 
-        dynamo.reset()
         config.freezing = bool(weights)
         operations = self.operations
 
@@ -134,5 +156,6 @@ class TorchCompile(Torch):
                 own = {name: getattr(self, name) for name in weights}
                 return program(operations, **inputs, **own)
 
+        own_code(Model)
         outcome: Callable[..., Array] = torch.compile(Model().eval(), dynamic=False)
         return outcome

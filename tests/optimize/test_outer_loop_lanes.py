@@ -54,3 +54,12 @@ def test_rows_of_a_symbolic_number_are_sorted_along_the_row() -> None:
 def test_reductions_are_vectorized_along_the_row() -> None:
     kernel = only_kernel(porism.softmax(values(64, 16)))
     assert Upcast("r0", 16) not in chosen(kernel.node)
+
+
+@pytest.mark.parametrize("classes", [3, 10, 15])
+def test_rows_of_a_few_classes_are_vectorized_across_rows(classes: int) -> None:
+    for result in (porism.softmax, porism.layer_norm):
+        kernel = only_kernel(result(values(160, classes)))
+        actions = chosen(kernel.node)
+        assert [a for a in actions if isinstance(a, Upcast)] == [Upcast("r0", 16)]
+        assert porism.opt(kernel, list(actions)).check() < 1e-5

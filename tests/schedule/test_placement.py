@@ -89,6 +89,45 @@ def test_the_scores_of_short_attention_heads_are_not_stored() -> None:
     assert len(porism.kernels(porism.scaled_dot_product_attention(q, k, v))) == 1
 
 
+def test_a_product_of_attention_has_a_kernel_of_its_own() -> None:
+    """In the kernel of attention it would be computed for one row at a time."""
+    x, joint, output = random(2, 48, 64), random(64, 192), random(64, 64)
+    heads = (porism.asarray(x) @ joint).reshape(2, 48, 3, 2, 32).permute(2, 0, 3, 1, 4)
+    y = porism.scaled_dot_product_attention(heads[0], heads[1], heads[2])
+    result = y.permute(0, 2, 1, 3).reshape(2, 48, 64) @ output
+    last = porism.kernels(result)[-1]
+    assert "local" not in last.text
+    assert any("inside another one" in kernel.why for kernel in porism.kernels(result))
+
+
+def test_the_elements_of_a_row_that_a_product_computes_have_no_local_buffer() -> None:
+    """A buffer for each element of the row would be in the place of the register tile."""
+    x, deep, wide = random(1, 64, 20, 20), random(64, 1, 3, 3), random(96, 64, 1, 1)
+    inner = porism.relu(porism.conv2d(porism.asarray(x), deep, padding=1, groups=64))
+    first, second = porism.kernels(porism.conv2d(inner, wide))
+    assert "local" not in first.text + second.text
+    assert "a row that a long product computes" in first.why
+
+
+def test_a_product_that_is_used_in_parts_is_stored() -> None:
+    a, b = random(40, 96), random(96, 60)
+    product = porism.asarray(a) @ b
+    result = product[:, :30] * porism.relu(product[:, 30:])
+    first, _ = porism.kernels(result)
+    assert first.why.startswith("its kernel would compute several elements of it")
+    whole = a @ b
+    assert_close(result, whole[:, :30] * np.maximum(whole[:, 30:], 0))
+
+
+def test_a_product_in_short_rows_is_stored_in_its_own() -> None:
+    x, weight = random(1, 16, 12, 12), random(8, 16, 3, 3)
+    result = porism.pixel_shuffle(porism.conv2d(porism.asarray(x), weight, padding=1), 2)
+    first, _ = porism.kernels(result)
+    assert first.why.startswith("its kernel writes rows of 2 elements, and it has longer ones")
+    y = convolve(x, weight, padding=1).reshape(2, 2, 2, 12, 12)
+    assert_close(result, y.transpose(0, 3, 1, 4, 2).reshape(1, 2, 24, 24))
+
+
 def test_equal_convolutions_are_one_kernel() -> None:
     x = porism.asarray(random(1, 16, 9, 9))
     for _ in range(4):

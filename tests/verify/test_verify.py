@@ -347,3 +347,11 @@ def test_kernels_that_run_earlier_are_compared_with_their_own_part() -> None:
     later = porism.stack([x.tan() @ filled(7, 16)] * 2, axis=1).maximum(filled(2, 2, 16))[1]
     with settings.override(verify=2, cache=False):
         porism.realize(kept.sum(1), later, -kept.sqrt())
+
+
+def test_outputs_that_are_launched_together_are_compared() -> None:
+    """Their kernels run in another order than that in which they were split."""
+    x = filled(4, 6)
+    product = porism.matmul(x, filled(6, 3))
+    report = porism.verify(x + 1, product, x * 2, product.max(), level=2)
+    assert report.rows

@@ -220,6 +220,11 @@ class Settings:
         HOST,
         "The device of tensors that are made without one: the processor, or a GPU.",
     )
+    cpu = Choice(
+        "native", "The processor that LLVM compiles for: this machine's with all of its features, "
+        "or a level of the x86-64 ABI. Read at the first use of Porism.",
+        words=("native", "x86-64-v2", "x86-64-v3", "x86-64-v4"),
+    )  # fmt: skip
     threads = Integer(
         0, "Threads that run a kernel; 0 for as many as there are cores.",
         low=0, high=4096,

@@ -196,7 +196,7 @@ def schedule(
     roots = dict.fromkeys(sink.src)
     numbers = {root: k for k, root in enumerate(roots)}
     overwriting = find_overwriting(sink, calls, replaced)
-    ordered, batches = _in_batches(sink, calls, overwriting)
+    ordered, batches = calls_in_batches(sink, calls, overwriting.waits)
     steps = [(call, tuple(position(value) for value in call.values)) for call in ordered]
     for root in roots:
         position(root)
@@ -238,15 +238,18 @@ def schedule(
     )
 
 
-def _in_batches(
-    sink: UOp, calls: Sequence[Call], overwriting: Overwriting
+def calls_in_batches(
+    sink: UOp, calls: Sequence[Call], waits_for: Mapping[int, frozenset[int]]
 ) -> tuple[list[Call], list[int]]:
-    """Return kernels in the order in which they run, and the batch of each; -1 if it is alone."""
-    ordered = ordered_calls(sink, calls, overwriting.waits)
+    """Return kernels in the order in which they run, and the batch of each; -1 if it is alone.
+
+    Some kernels wait for others besides those that compute what they read, by position.
+    """
+    ordered = ordered_calls(sink, calls, waits_for)
     position = {call: k for k, call in enumerate(ordered)}
     waits = {
         position[calls[k]]: [position[calls[other]] for other in others]
-        for k, others in overwriting.waits.items()
+        for k, others in waits_for.items()
     }
     order, batches = batch_order(
         [call.kernel for call in ordered],

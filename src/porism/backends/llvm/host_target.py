@@ -1,4 +1,4 @@
-"""Host target: the CPU that this process runs on, as a `Target`."""
+"""Host target: the CPU that this process compiles for, as a `Target`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-import llvmlite.binding as llvm
-
+from porism.backends.llvm.compiled_cpu import Cpu, compiled_cpu
 from porism.base.target import GENERIC_CPU, Memory, Target
 
 _VECTOR_BITS: Final = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
@@ -22,8 +21,9 @@ name; from AMD's optimization guides. Others take a whole register at once."""
 @functools.cache
 def host_target() -> Target:
     """Return the target of this machine: its vector widths, ops, caches and cores."""
-    features = {name for name, is_present in llvm.get_host_cpu_features().items() if is_present}
-    widths = sorted({bits for name, bits in _VECTOR_BITS if name in features})
+    cpu = compiled_cpu()
+    features = cpu.features
+    widths = sorted({bits for name, bits in _VECTOR_BITS if name in features} | _scalable(cpu))
     extra_ops = {"MAX", "MIN", "RECIPROCAL", "TRUNC", "FLOOR", "CEIL", "ROUND"}
     if "fma" in features or "neon" in features:
         extra_ops.add("MULACC")
@@ -38,7 +38,7 @@ def host_target() -> Target:
         ops=GENERIC_CPU.ops | extra_ops,
         converts=frozenset(converts),
         vector_bits=tuple(widths) or (128,),
-        fma_bits=_FMA_BITS.get(llvm.get_host_cpu_name(), 0),
+        fma_bits=_FMA_BITS.get(cpu.name, 0),
         memory=Memory(
             l1=_cache_bytes(1, "Data", 32 << 10),
             l2=_cache_bytes(2, "Unified", 1 << 20),
@@ -47,6 +47,10 @@ def host_target() -> Target:
         ),
         cores=os.cpu_count() or 1,
     )
+
+
+def _scalable(cpu: Cpu) -> set[int]:
+    return {cpu.scalable_bits} if cpu.scalable_bits else set()
 
 
 def _cache_bytes(level: int, kind: str, otherwise: int) -> int:

@@ -28,6 +28,7 @@ import llvmlite
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from porism.backends.llvm.compiled_cpu import compiled_cpu
 from porism.base.fork_locks import held_while_forking
 from porism.base.interrupts import run_off_main_thread
 
@@ -41,17 +42,23 @@ COMPILER_THREADS: Final = 2
 
 @functools.cache
 def target_machine() -> llvm.TargetMachine:
-    """Return LLVM's target machine for this host."""
+    """Return LLVM's target machine for the processor that is compiled for."""
     return run_off_main_thread(_new_target_machine)
 
 
 def _new_target_machine() -> llvm.TargetMachine:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
+    cpu = compiled_cpu()
+    if cpu.triple:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        target = llvm.Target.from_triple(cpu.triple)
+    else:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        cpu=cpu.name,
+        features=cpu.flags,
         opt=OPT_LEVEL,
         codemodel="small",
         reloc="pic",
@@ -66,10 +73,10 @@ def version() -> str:
 
 def _version() -> str:
     number = ".".join(str(part) for part in llvm.llvm_version_info)
-    host, features = target_machine(), llvm.get_host_cpu_features().flatten()
+    cpu = compiled_cpu()
     return (
-        f"LLVM {number} by llvmlite {llvmlite.__version__} for {llvm.get_host_cpu_name()}, "
-        f"{host.triple}, level {OPT_LEVEL} without strengths, {features}"
+        f"LLVM {number} by llvmlite {llvmlite.__version__} for {cpu.name}, "
+        f"{target_machine().triple}, level {OPT_LEVEL} without strengths, {cpu.flags}"
     )
 
 
@@ -80,10 +87,12 @@ def attributes() -> str:
 
 
 def _attributes() -> str:
-    features = llvm.get_host_cpu_features().flatten()
-    cpu = llvm.get_host_cpu_name()
+    cpu = compiled_cpu()
+    width = cpu.scalable_bits // 128
+    scalable = f"vscale_range({width},{width}) " if width else ""
     return (
-        f'attributes #0 = {{ nounwind "target-cpu"="{cpu}" "target-features"="{features}" '
+        f'attributes #0 = {{ nounwind {scalable}"target-cpu"="{cpu.name}" '
+        f'"target-features"="{cpu.flags}" '
         '"prefer-vector-width"="512" "no-trapping-math"="true" }\n'
         "!0 = !{i32 1}"
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from porism.backends.kernel_function import prefetch_distances
+from porism.backends.llvm.host_target import host_target
 from porism.backends.llvm.llvm_loops import LoopWriter, OpenLoop
 from porism.backends.llvm.llvm_types import alignment, mangle, memory_type, type_of
 from porism.backends.llvm.llvm_writer import ALIGNMENT
@@ -192,12 +193,40 @@ class MemoryWriter(LoopWriter):
         self.call("llvm.prefetch.p0", "void", f"ptr {pointer}", *kinds)
 
     def _masked_load(self, node: UOp, place: UOp, gate: UOp, other: UOp | None) -> str:
-        kind = memory_type(node.dtype)
+        """Write a masked load, of those registers alone that have an open lane.
+
+        LLVM 22 makes a plain load for AVX2 of a register whose lanes are all closed by constants.
+        """
+        kind, count = memory_type(node.dtype), node.dtype.count
         passed = self._in_memory(other) if other is not None else "zeroinitializer"
+        address, mask = self._safe_address(place, node.dtype), self.typed(gate)
+        width = max(max(host_target().vector_bits) // max(node.dtype.bits, 8), 1)
+        may_be_open = _lanes_not_closed(gate)
+        parts = [range(k, min(k + width, count)) for k in range(0, count, width)]
+        if all(any(may_be_open[k] for k in part) for part in parts):
+            return self._load_under_mask(node.dtype, kind, address, mask, passed)
+        for part in parts:
+            if any(may_be_open[k] for k in part):
+                lane = memory_type(node.dtype.element)
+                place_of_part = self.emit(f"getelementptr {lane}, ptr {address}, i64 {part[0]}")
+                part_mask = self.shuffle(mask, f"<{count} x i1> poison", part)
+                kept = self.shuffle(f"{kind} {passed}", f"{kind} poison", part)
+                part_kind = f"<{len(part)} x {lane}>"
+                loaded = self._load_under_mask(
+                    node.dtype, part_kind, place_of_part, f"<{len(part)} x i1> {part_mask}", kept
+                )
+                wide = [k - part[0] if k in part else 0 for k in range(count)]
+                widened = self.shuffle(f"{part_kind} {loaded}", f"{part_kind} poison", wide)
+                chosen = [count + k if k in part else k for k in range(count)]
+                passed = self.shuffle(f"{kind} {passed}", f"{kind} {widened}", chosen)
+        return passed
+
+    def _load_under_mask(
+        self, dtype: DType, kind: str, address: str, mask: str, passed: str
+    ) -> str:
         return self.call(
             f"llvm.masked.load.{mangle(kind)}.p0", kind,
-            f"ptr align {alignment(node.dtype)} {self._safe_address(place, node.dtype)}",
-            self.typed(gate), f"{kind} {passed}",
+            f"ptr align {alignment(dtype)} {address}", mask, f"{kind} {passed}",
         )  # fmt: skip
 
     def _safe_address(self, place: UOp, dtype: DType) -> str:
@@ -374,6 +403,15 @@ class MemoryWriter(LoopWriter):
         if kind == type_of(node.dtype):
             return self.value(node)
         return self.emit(f"zext {self.typed(node)} to {kind}")
+
+
+def _lanes_not_closed(gate: UOp) -> Sequence[bool]:
+    """Return for each lane of a mask whether constants leave it open."""
+    if gate.op is ops.VCONST:
+        return [bool(value) for value in gate.arg]
+    if gate.op is ops.AND:
+        return [all(both) for both in zip(*map(_lanes_not_closed, gate.src), strict=True)]
+    return [True] * gate.dtype.count
 
 
 def _open_runs(mask: Sequence[bool]) -> Iterator[tuple[int, int]]:

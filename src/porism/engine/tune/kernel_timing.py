@@ -61,7 +61,7 @@ class Benchmark:
 
     def __init__(self, kernel: UOp, baseline: KernelFunction) -> None:
         self.baseline = baseline
-        self.data = _random_buffers(kernel)
+        self.data = random_buffers(kernel)
         self.variables = largest_variables(kernel)
         self._initial = self.data[0].copy()
         self._run(baseline)
@@ -177,7 +177,7 @@ def largest_variables(kernel: UOp) -> Mapping[str, int]:
     return {str(n.arg[0]): int(n.vmax) for n in toposort(kernel) if n.op is ops.VARIABLE}
 
 
-def _random_buffers(kernel: UOp) -> dict[int, Array]:
+def random_buffers(kernel: UOp) -> dict[int, Array]:
     """Return random arrays for the PARAMs, also for the output, which must be overwritten."""
     generator = np.random.default_rng(0)
     index_limits = _index_limits(kernel)

@@ -21,9 +21,14 @@ def keep_candidates(kernel: UOp, candidates: Sequence[tuple[float, Actions]]) ->
     _measured[kernel] = candidates
 
 
+def candidates_of(kernel: UOp) -> Sequence[tuple[float, Actions]]:
+    """Return the seconds and the actions of each candidate that was measured."""
+    return _measured.get(kernel, ())
+
+
 def searched(kernel: UOp) -> list[tuple[float, str]]:
     """Return the seconds and the actions of each candidate that was measured, as text."""
     return [
         (seconds, ", ".join(map(str, actions)) or "no actions")
-        for seconds, actions in _measured.get(kernel, ())
+        for seconds, actions in candidates_of(kernel)
     ]

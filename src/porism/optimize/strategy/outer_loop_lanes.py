@@ -5,8 +5,8 @@
                                                       for j < 2: y[i:i+16, j] = t[j] + t[1 - j]
 
 The lanes of a vector then compute the same with a local buffer each, whatever the strides inside
-are. That is better where the loops inside are shorter than a vector, as in a sorting network; the
-price is that the accesses to global buffers are strided.
+are. That is better where the loops inside are shorter than a vector, as in a sorting network, or in
+a softmax over a few classes; the price is that the accesses to global buffers are strided.
 """
 
 from __future__ import annotations
@@ -40,23 +40,32 @@ SHORT_VECTOR: Final = 2.0
 
 
 def vectorize_outer_loop(plan: Plan) -> bool:
-    """Vectorize the best loop around all local buffers; return whether that pays."""
+    """Vectorize the best loop around local buffers or short reductions, and say if that pays."""
     ends, order = plan.ends(), toposort(plan.kernel)
-    if len(ends) < 2 or any(n.op is ops.REDUCE for n in order):
+    reductions = [n for n in order if n.op is ops.REDUCE]
+    if not ends or (len(ends) < 2 and not reductions):
         return False
     *fills, output = ends
     width = lanes_of_widest_type(order, plan.target)
     around = [
         loop
         for loop in output.src[1:]
-        if is_unscheduled(loop) and all(loop in fill.ranges for fill in fills)
+        if is_unscheduled(loop) and all(loop in n.ranges for n in (*fills, *reductions))
     ]
+    inside = [r for end in ends for r in end.src[1:] if r not in around]
+    inside += [r for n in reductions for r in n.src[1:]]
+    if reductions and not (inside and len(around) < len(output.src) - 1):
+        return False  # the reductions are as many as the elements
+    if reductions and any(r.src[0].vmax >= width for r in inside):
+        return False
     lanes_of = {r: choose_lanes_with_half_vectors(extent_of(r), width, []) for r in around}
     long = [r for r, lanes in lanes_of.items() if width > 1 and 2 * lanes >= width]
     if not long:
         return False
     best = min(long, key=lambda loop: _outer_cost(ends, around, loop, width))
-    if _outer_cost(ends, around, best, width) >= _inner_cost(ends, around, width):
+    # Inner loops that are shorter than a vector leave most lanes of reductions empty.
+    pays = reductions or _outer_cost(ends, around, best, width) < _inner_cost(ends, around, width)
+    if not pays:
         return False
     lanes = lanes_of[best]
     plan.pad(show(best), lanes)

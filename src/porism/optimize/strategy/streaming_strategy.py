@@ -4,6 +4,8 @@ Such a kernel is bound by memory bandwidth, not by arithmetic. The strategy look
 each access along each loop:
 
 - a loop along which stores are contiguous is vectorized, in as many vectors as registers allow;
+- a loop with segments that are computed differently, as in a concatenation, is split into them
+  (`segmented_loops`);
 - a short loop whose vectors are computed differently, such as the halves of a concatenation, is
   unrolled completely;
 - where loads are strided along that loop, but contiguous along another one, a tile of both is
@@ -57,6 +59,7 @@ from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.loop_order import order_loops_by_loads
 from porism.optimize.strategy.outer_loop_lanes import vectorize_outer_loop
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
+from porism.optimize.strategy.segmented_loops import unroll_segments
 from porism.optimize.strategy.vector_lanes import (
     choose_lanes_with_half_vectors,
     is_contiguous_along_k_only,
@@ -99,6 +102,7 @@ def plan_streaming(kernel: UOp, target: Target) -> Plan:
     if by_panels is not None:
         plan = by_panels
     elif not vectorize_outer_loop(plan):
+        unroll_segments(plan)
         _vectorize_stores(plan)
         _unroll_short_reductions(plan)
         vectorize_reductions(plan)

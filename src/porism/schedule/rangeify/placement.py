@@ -50,6 +50,9 @@ and a long reduction gets better register tiles in a kernel of its own."""
 LONG_PRODUCT_COST: Final = 128.0
 """Sums of products that cost this or more are long: each has a kernel of its own."""
 
+MIN_ROW: Final = 8
+"""Contiguous elements of an output, from which on a register tile stores them in vectors."""
+
 MAX_PADDING_COST: Final = 8.0
 """What may be recomputed above a padded value, so that the value is stored without its padding."""
 
@@ -82,6 +85,8 @@ class KernelLoops:
     loops: frozenset[UOp]
     indices: frozenset[UOp]
     """The indices of its output: each is one to one with the loops that it depends on."""
+    innermost: UOp | None = None
+    """The loop along which its output is contiguous."""
     is_scatter: bool = False
     """Whether values are scattered into its output, by one iteration for each of them."""
     levels: list[frozenset[UOp]] = field(default_factory=list)
@@ -198,6 +203,8 @@ class Placement:
         if len(kernels) > 1:
             return f"no local buffer for {len(kernels)} kernels"
         kernel = self.kernels[kernels[0]]
+        if node.op is ops.REDUCE_AXIS and kernel.products and self._is_long_product(node):
+            return "no local buffer for a long sum of products, inside another one"
         if kernel.is_scatter:
             return "no local buffer in the one loop of a scatter"
         fixed = _fixed_axes(uses, kernel)
@@ -210,6 +217,8 @@ class Placement:
         refusal = self._size_refusal(node, size, trip_count(level), uses)
         if refusal:
             return refusal
+        if kernel.products and kernel.innermost in level:
+            return "no local buffer for each element of a row that a long product computes"
         if not kernel.allows_level(level):
             return "a local buffer needs another loop order"
         if not self._has_enough_parallelism(node, level, uses, kernels[0]):
@@ -252,6 +261,9 @@ class Placement:
             refusal = self._hoisting_refusal(node, use, self.kernels[use.nest.kernel])
             if refusal:
                 return Stored(refusal)
+        refusal = self._product_refusal(node, uses)
+        if refusal:
+            return Stored(refusal)
         for use in uses:
             if use.nest.outer is None:
                 kernel = self.kernels[use.nest.kernel]
@@ -271,6 +283,22 @@ class Placement:
         if few and work > self.storage.serial_work:
             return f"only {trip_count(level)} iterations of its kernel could run in parallel"
         return "" if kernel.allows_level(level) else "its kernel needs another loop order"
+
+    def _product_refusal(self, node: UOp, uses: Sequence[Use]) -> str:
+        """Say why a long product is not computed where it is used; "" if it is, or is none."""
+        if not self._is_long_product(node):
+            return ""
+        own = [use for use in uses if use.loops >= self.kernels[use.nest.kernel].loops]
+        kernels = {use.nest.kernel for use in own}
+        if len(own) > len(kernels):
+            return "its kernel would compute several elements of it, each a long sum of products"
+        for kernel in kernels:
+            innermost = self.kernels[kernel].innermost
+            row = 1 if innermost is None else trip_count((innermost,))
+            longer = [dim for dim in shape(node) if not is_size_one(dim)][-1:]
+            if row < MIN_ROW <= element_count(longer):
+                return f"its kernel writes rows of {row} elements, and it has longer ones"
+        return ""
 
     def _is_long_product(self, node: UOp) -> bool:
         """Return whether a node is a long sum of products whose operands are used repeatedly.

@@ -151,7 +151,10 @@ class UseAnalysis:
         self.buffer_axes[node] = tuple(axes)
         opened = frozenset(loop for loop in axes if loop is not ZERO)
         self.placement.kernels[node] = KernelLoops(
-            opened, frozenset(indices), is_scatter=node in self.graph.scattered
+            opened,
+            frozenset(indices),
+            innermost=next((loop for loop in reversed(axes) if loop is not ZERO), None),
+            is_scatter=node in self.graph.scattered,
         )
         return Use(Element(tuple(indices)), opened, Nest(node, opened))
 

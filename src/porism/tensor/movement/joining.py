@@ -40,6 +40,10 @@ Every element of the result selects among all tensors of its group, so the limit
 for each element (chosen by hand).
 """
 
+MAX_FUSED_ALIKE: Final = 32
+"""The same for tensors of one size, of which each has code of its own in the kernel: no element
+selects then (chosen by hand, for the time of compiling).
+"""
 
 MAX_SCHEDULED: Final = 64
 """Realized tensors concatenated by kernels; more are copied by NumPy (chosen by hand).
@@ -52,13 +56,20 @@ long in a kernel.
 def concat_nodes(nodes: Sequence[UOp], axis: int) -> UOp:
     """Return nodes of one type concatenated along an axis; their other sizes are equal."""
     parts = [node for node in nodes if not sizes_equal(sizes_of(node)[axis], 0)] or list(nodes[:1])
-    while len(parts) > MAX_FUSED:
-        groups = [parts[k : k + MAX_FUSED] for k in range(0, len(parts), MAX_FUSED)]
+    while len(parts) > (most := _most_fused(parts, axis)):
+        groups = [parts[k : k + most] for k in range(0, len(parts), most)]
         parts = [
             primitive.contiguous(_pad_and_select(group, axis), "joining very many tensors")
             for group in groups
         ]
     return _pad_and_select(parts, axis)
+
+
+def _most_fused(parts: Sequence[UOp], axis: int) -> int:
+    """Return how many nodes one kernel concatenates, at most."""
+    size = sizes_of(parts[0])[axis]
+    is_alike = all(sizes_equal(sizes_of(part)[axis], size) for part in parts)
+    return MAX_FUSED_ALIKE if is_alike else MAX_FUSED
 
 
 def _pad_and_select(parts: Sequence[UOp], axis: int) -> UOp:

@@ -27,7 +27,7 @@ from porism.schedule.kernel_split import split_kernels
 from porism.schedule.loop_listing import listing
 from porism.schedule.merged_outputs import merge_outputs
 from porism.schedule.rangeify.rangeify import rangeify
-from porism.schedule.schedule import Call, Schedule, ordered_calls
+from porism.schedule.schedule import Call, Schedule, calls_in_batches
 from porism.verification import verify_graphs
 from porism.verification.values import rounding_bounds, synthetic_inputs
 from porism.verification.values.kernel_references import (
@@ -81,7 +81,7 @@ class Program:
             ranged = ranged_stage.run(ranged, target)
             self.ranged.append((ranged_stage.name, ranged))
         calls = merge_outputs(split_kernels(ranged.sink, ranged.reasons), ranged.sink.src)
-        self.calls = ordered_calls(ranged.sink, calls)
+        self.calls, _ = calls_in_batches(ranged.sink, calls, {})
         self.assigned = [node for node in graph.src if node.op is ops.ASSIGN]
         assert len(self.calls) + len(self.assigned) == len(schedule.steps), "stages are functions"
         for call, its_step in zip(self.calls, schedule.steps, strict=False):
