@@ -22,8 +22,9 @@ from porism.lower.decompose.decomposition_options import Machine
 Array = npt.NDArray[Any]
 
 PLAIN = Machine(target=GENERIC_CPU)
-FUSED = Machine(target=H200)
-SCALING = Machine(target=replace(H200, ops=H200.ops | {"LDEXP"}))
+WITHOUT_NATIVE_OPS = replace(H200, native_ops=frozenset())
+FUSED = Machine(target=WITHOUT_NATIVE_OPS)
+SCALING = Machine(target=replace(WITHOUT_NATIVE_OPS, ops=H200.ops | {"LDEXP"}))
 MACHINES = {"plain": PLAIN, "fused": FUSED, "scaling": SCALING}
 
 

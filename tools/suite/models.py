@@ -11,8 +11,8 @@ Each model has two processes of its own, and an empty folder for the kernels on 
 measures `load` and `compile` (the first call, results as NumPy arrays) with nothing in that folder,
 then the values and the time of a call. The second finds the folder as the first left it: `warm` is
 its load and its first call together. Imports of NumPy and Porism, reading the list and making the
-inputs are not counted; whatever Porism imports or starts in load and call (LLVM, threads) is. Modules
-are compiled to bytecode before all of that, as they are where the package is installed.
+inputs are not counted; whatever Porism imports or starts in load and call (LLVM, threads) is.
+Modules are compiled to bytecode before all of that, as they are where the package is installed.
 """
 
 from __future__ import annotations
