@@ -33,6 +33,7 @@ from porism import optim as optim
 from porism import torch as torch
 from porism.frontends.weights.weight_files import load as load
 from porism.frontends.weights.weight_files import save as save
+from porism.optimize.actions.gpu.shared_tile import Stage as Stage
 from porism.optimize.actions.gpu.tensor_core_action import TC as TC
 from porism.optimize.actions.gpu.thread_block_actions import Group as Group
 from porism.optimize.actions.gpu.thread_block_actions import GroupTop as GroupTop
