@@ -228,6 +228,10 @@ SIN is meant for every finite number: beyond 2^13 (2^20 in f64) the argument is 
 integers. Both reductions are computed and one is chosen, since lanes do not branch; that is most
 of its nodes.
 
+NVIDIA's GPUs have EXP2 of f32 as an instruction, `ex2.approx`, of at most 2 ulp (NVIDIA's PTX
+manual), which is taken for f32 and narrower types; everything else is decomposed there as on a
+*fused* machine.
+
 The coefficients come from `tools/coefficients.py`: minimax polynomials by Remez's exchange, in
 decimal arithmetic of 60 digits.
 

@@ -168,6 +168,9 @@ class Renderer(MemoryWriter):
     def vectorize(self, node: UOp) -> None:
         kind, width = type_of(node.dtype), node.dtype.count
         scalar = type_of(node.src[0].dtype)
+        if width == 1:
+            self.values[node] = self.value(node.src[0])
+            return
         if len(set(node.src)) == 1:
             self.values[node] = self.splat(scalar, self.value(node.src[0]), width)
             return

@@ -233,6 +233,10 @@ def as_bits(root: UOp, machine: Machine) -> UOp:
             new[node] = _convert_bits(node, src[0], machine)
         elif node.op is ops.BITCAST:
             new[node] = src[0] if src[0].dtype is kind else src[0].bitcast(kind)
+        elif node.op is ops.WMMA and kind is node.dtype:  # a tensor core has the type
+            own = zip(src, node.src, strict=True)
+            words = [s if s.dtype is old.dtype else s.bitcast(old.dtype) for s, old in own]
+            new[node] = node.replace(tuple(words))
         elif node.op in _DATA_MOVEMENT:
             new[node] = node.op(*src, dtype=None if node.op.elementwise else kind, arg=node.arg)
         else:

@@ -18,7 +18,7 @@ from typing import Final
 from porism.base.dtypes import Kind, Space, index
 from porism.base.target import Target
 from porism.ir import ops
-from porism.ir.axis import THREAD_AXES, Axis
+from porism.ir.axis import BLOCK_AXES, THREAD_AXES, Axis
 from porism.ir.facts.effect_scopes import base_of, scopes
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
@@ -134,16 +134,23 @@ def is_tensor_core_reduction(loop: UOp) -> bool:
 
 
 def _slot_order(loop: UOp, accesses: Sequence[UOp]) -> tuple[object, ...]:
-    """Return a sort key: warps first, then ranges with many unit strides, then inner ranges."""
+    """Return a sort key: warps first, then ranges along which buffers are contiguous, then inner.
+
+    Neighbouring threads with `ALIGNMENT` bytes each are contiguous as well. Accesses count by how
+    often a block makes them.
+    """
     axis = loop.arg[0]
     if loop.arg[1] is Axis.WARP:
         return False, -axis[-1], axis, loop.key
-    unit_strides = 0
+    contiguous = 0
     for access in accesses:
         if loop in access.ranges and len(access.src) > 1:
             offset = access.src[1]
-            unit_strides += stride(offset.src[1] if is_masked(offset) else offset, loop) == 1
-    return True, -unit_strides, tuple(-n for n in axis), loop.key
+            apart = stride(offset.src[1] if is_masked(offset) else offset, loop)
+            if apart is not None and 0 < apart * access.dtype.element.numpy.itemsize <= ALIGNMENT:
+                inside = [r for r in access.ranges if r.arg[1] not in BLOCK_AXES]
+                contiguous += trip_count(inside)
+    return True, -contiguous, tuple(-n for n in axis), loop.key
 
 
 # -- the dimensions of a machine -------------------------------------------------------------------

@@ -21,8 +21,10 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import toposort
 from porism.optimize.actions.loop_substitution import CLOSERS
+from porism.optimize.actions.loops.loop_padding import PadTo
 from porism.optimize.analysis.loop_strides import extent_of, trip_count
 from porism.optimize.strategy.gpu.thread_plan import (
+    ACCESS_BYTES,
     BLOCK_THREADS,
     ThreadPlan,
     accesses_along,
@@ -31,6 +33,7 @@ from porism.optimize.strategy.gpu.thread_plan import (
     power_below,
     vector_of,
 )
+from porism.optimize.strategy.gpu.transposed_copies import plan_transpose
 from porism.rules.addresses.block_loops import block_loops
 
 MIN_ROW: Final = 32
@@ -54,6 +57,9 @@ def plan_rows(kernel: UOp, target: Target) -> ThreadPlan:
     work = max((trip_count(own) for own in nests), default=1)
     rows = trip_count(blocks)
     columns = _column_loop(kernel, blocks, nests)
+    transposed = None if nests else plan_transpose(kernel, target)
+    if transposed is not None:
+        return transposed
     if not nests or (work < MIN_ROW and (rows >= MIN_ROW or not blocks)):
         _plan_elements(plan, blocks)
     elif columns is not None:
@@ -88,10 +94,28 @@ def _plan_elements(plan: ThreadPlan, blocks: list[UOp]) -> None:
     total = trip_count(blocks)
     while lanes > 1 and total // lanes < plan.target.cores * COLUMN_THREADS:
         lanes //= 2  # rather all multiprocessors than wide accesses
-    axis = plan.vectorize(name_of(inner), lanes)
-    _fill_block(
-        plan, axis, [name_of(r) for r in reversed(blocks) if r is not inner], total // lanes
-    )
+    axis = _unroll_far(plan, plan.vectorize(name_of(inner), lanes), inner, lanes)
+    others = [name_of(r) for r in reversed(blocks) if r is not inner]
+    _fill_block(plan, axis, others, total // lanes)
+
+
+def _unroll_far(plan: ThreadPlan, axis: str, inner: UOp, lanes: int) -> str:
+    """Give each thread several elements that are far apart, where they are no vector.
+
+    As many loads in flight are as good as one of all of their bytes, and neighbouring threads still
+    read neighbouring elements.
+    """
+    along = [a for a in accesses_along(plan.kernel, inner) if a.dtype.bits]
+    if axis != name_of(inner) or lanes > 1 or not along:
+        return axis
+    copies = ACCESS_BYTES // max(a.dtype.numpy.itemsize for a in along)
+    block = copies * BLOCK_THREADS
+    extent = plan.extent(axis)
+    if copies < 2 or extent < block * plan.target.cores:
+        return axis
+    if extent % block and not plan.attempt(PadTo(axis, block)):
+        return axis
+    return plan.vectorize(axis, copies, top=True)
 
 
 def _fill_block(plan: ThreadPlan, axis: str, others: list[str], work: int) -> None:

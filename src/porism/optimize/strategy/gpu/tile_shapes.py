@@ -28,6 +28,9 @@ CACHE_FACTOR: Final = 1.5
 FULL_WARPS: Final = 8
 """Warps of a multiprocessor that keep its arithmetic units busy: two for each of its four parts."""
 
+NOT_OVERLAPPED: Final = 0.25
+"""The share of all parts of a step that is not hidden behind the longest one; chosen by hand."""
+
 OTHER_REGISTERS: Final = 48
 """Registers of a thread beside accumulators and operands: addresses, copies; chosen by hand."""
 
@@ -118,11 +121,12 @@ def estimated_seconds(
     warps = -(-shape.threads // target.warp)
     busy = min(1.0, together * warps / FULL_WARPS) * shape.threads / (warps * target.warp)
     volume = shape.block_rows * shape.block_columns * shape.depth
-    step = max(
+    parts_of_step = (
         volume * target.cores / (rate * busy),
         reads / (SHARED_BANKS_BYTES * gpu.clock),
         shape.shared_bytes(itemsize) * target.cores / (gpu.bandwidth * CACHE_FACTOR),
     )
+    step = max(parts_of_step) + NOT_OVERLAPPED * sum(parts_of_step)
     rounds = -(-blocks // (target.cores * together))
     steps = -(-k // shape.depth)
     return rounds * steps * max(together * step, step + COPY_LATENCY)
