@@ -25,6 +25,7 @@ from fuzz.program.steps import (
     Steps,
     leaves,
     on_tensors,
+    refs,
     with_leaves,
 )
 from fuzz.program.values import differences, is_float
@@ -64,10 +65,16 @@ class How:
     """Whether arrays end where memory ends."""
     device: str = "cpu"
     """The device that tensors are made on."""
+    moves: bool = False
+    """Whether each step is computed on another device, to which its operands are moved."""
 
     def __str__(self) -> str:
         parts = [f"backend={self.backend}", f"threads={self.threads}"]
-        parts += [name for name in ("jit", "fast_math", "check", "guarded") if getattr(self, name)]
+        parts += [
+            name
+            for name in ("jit", "fast_math", "check", "guarded", "moves")
+            if getattr(self, name)
+        ]
         parts += [f"device={self.device}"] if self.device != "cpu" else []
         parts += [f"verify={self.verify}"] if self.verify else []
         parts += [f"actions={self.actions}"] if self.actions is not None else []
@@ -116,6 +123,7 @@ WAYS: Final[dict[str, dict[str, Any]]] = {
     **{name: {"backend": name} for name in ("c", "reference")},
     "guarded_c": {"backend": "c", "guarded": True},
     "fake_device": {"device": "fake", "verify": 0, "guarded": False, "actions": None},
+    "devices": {"moves": True, "verify": 0, "guarded": False, "actions": None},
 }
 """What all programs of a run can have in common."""
 
@@ -161,12 +169,32 @@ def _error_kind(error: Exception) -> str:
     return f"{type(error).__name__}: {words[:60]}"
 
 
-def _tensors(steps: Steps, inputs: Sequence[Any], realized: int | None = None) -> list[Any]:
+DEVICES: Final = ("cpu", "fake", "fake:1")
+
+
+def _moved(step: Call, number: int, values: Sequence[Any]) -> list[Any]:
+    """The values with the operands of a step on one device: another one for each step."""
+    operands = refs(step)
+    device = DEVICES[(number * 7 + len(operands)) % 3]
+    if step.name in ASSIGNING:  # what is assigned to stays where it is
+        device = values[operands[0]].device
+    found = list(values)
+    for k in operands:
+        found[k] = values[k] if values[k].device == device else values[k].to(device)
+    return found
+
+
+def _tensors(
+    steps: Steps, inputs: Sequence[Any], realized: int | None = None, *, moves: bool = False
+) -> list[Any]:
     """The value of every step, given those that are inputs, in order."""
     given = iter(inputs)
     values: list[Any] = []
     for number, step in enumerate(steps):
-        value = next(given) if isinstance(step, Input) else on_tensors(step, values)
+        if isinstance(step, Input):
+            value = next(given)
+        else:
+            value = on_tensors(step, _moved(step, number, values) if moves else values)
         if _is_operand(step, value, values):
             raise AliasError(f"{step} returns its operand: assigning to one changes the other")
         values.append(value)
@@ -226,7 +254,8 @@ def _rebound(step: Step, symbol: Size) -> Step:
 
 
 def _once(program: Program, how: How) -> Finding | None:
-    values = _tensors(program.steps, _inputs(program.steps), how.realized)
+    inputs = _inputs(program.steps)
+    values = _tensors(program.steps, inputs, how.realized, moves=how.moves)
     results = [values[k] for k in program.results]
     narrow = narrowed(program, results)
     if narrow is not None:
@@ -273,7 +302,7 @@ def _jitted(program: Program, how: How) -> Finding | None:
     """Call a jitted function three times: with other data, and with other sizes."""
 
     def function(*inputs: Any) -> tuple[Any, ...]:
-        values = _tensors(program.steps, inputs)
+        values = _tensors(program.steps, inputs, moves=how.moves)
         return tuple(values[k] for k in program.results)
 
     jitted = porism.jit(function)

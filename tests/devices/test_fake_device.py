@@ -102,6 +102,15 @@ def test_values_on_no_device_are_not_kept_for_ever() -> None:
     assert porism.memory().in_use - before < 1 << 19
 
 
+def test_a_value_of_an_operand_that_may_move_and_one_that_may_not_is_moved() -> None:
+    """Only the list may be moved by itself: the sum is on the processor, and is copied."""
+    x = on_fake().to("cpu") + [1.0, 2, 3, 4]
+    assert x.device == "cpu"
+    y = x.to("fake:1")
+    assert y.device == "fake:1"
+    np.testing.assert_array_equal(y.numpy(), DATA + np.arange(1, 5))
+
+
 def test_creation_on_a_device() -> None:
     for x in (
         porism.zeros(3, device="fake"), porism.ones((2,), device="fake"),

@@ -40,7 +40,8 @@ def moved(node: UOp, device: str) -> UOp:
     """Return a value on a device: moved there, or computed there if it is on no device."""
     if device_of(node) == device and not is_movable(node):
         return node
-    node = _with_origins(node, device)
+    if not _fixed_devices(node):
+        node = _with_origins(node, device)
     return node if device_of(node) == device else ops.COPY(node, arg=device)
 
 
@@ -49,14 +50,19 @@ def placed(node: UOp) -> UOp:
     try:
         device_of(node)
     except DeviceMismatch:
-        order = toposort(node, within=_is_no_copy)
-        sources = dict.fromkeys(s for n in order for s in n.src)
-        ends = [s for s in sources if s.op in (ops.BUFFER, ops.COPY) and not is_movable(s)]
-        fixed = {device for s in ends if (device := device_of(s)) is not None}
+        fixed = _fixed_devices(node)
         if len(fixed) > 1:
             raise
         node = _with_origins(node, *(fixed or {default_device()}))
     return node
+
+
+def _fixed_devices(node: UOp) -> set[str]:
+    """Return the devices of what a value is computed from, without what may move."""
+    order = toposort(node, within=_is_no_copy)
+    ends = dict.fromkeys((node, *(s for n in order for s in n.src)))
+    fixed = [s for s in ends if s.op in (ops.BUFFER, ops.COPY) and not is_movable(s)]
+    return {device for s in fixed if (device := device_of(s)) is not None}
 
 
 def _is_no_copy(node: UOp) -> bool:
