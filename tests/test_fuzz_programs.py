@@ -79,6 +79,16 @@ def test_no_program_is_wrong(block: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", ["fake_device", "devices"])
+def test_no_program_is_wrong_on_other_devices(way: str) -> None:
+    """What assumes memory of the host ends the process, or mixes up the memory of two devices."""
+    for number in range(SIZE):
+        found, how = made(SEED, number, way)
+        finding = check(found, how)
+        assert finding is None, script(found, how, finding)
+
+
+@pytest.mark.slow
 def test_a_fault_of_the_compiler_is_found_and_shrunk() -> None:
     """The report ends with what was found and the count, and its script shows the fault."""
     options = ["--seed", str(SEED), "--count", "200", "--jobs", "1"]

@@ -64,7 +64,8 @@ METHODS_EXCLUDED: Final = {
     "node": "the graph", "device": "a name", "nbytes": "a number",
     "ndim": "a number", "shape": "numbers", "size": "a number", "itemsize": "a number",
     "clone": "the same value", "copy": "the same value", "detach": "the same value",
-    "cpu": "the same value", "contiguous": "the same value", "block_until_ready": "`realize`",
+    "cpu": "the same value", "cuda": "the same value", "contiguous": "the same value",
+    "block_until_ready": "`realize`",
     "is_contiguous": "a bool", "is_floating_point": "a bool", "numel": "a number",
     "nelement": "a number", "dim": "a number", "element_size": "a number", "to": "`astype`",
     "type": "`astype`", "type_as": "`astype`", "float": "`astype`", "double": "`astype`",
@@ -85,6 +86,7 @@ EXCLUDED_MODULES: Final = {
     "autodiff.backward": "about derivatives; values stay as they are",
     "inspect.manual_schedule": "actions; some programs are compiled with random ones",
     "api.random": "no oracle gives the same numbers",
+    "standard.devices": "names of devices",
 }
 """Modules of `namespace` without rows, and why."""
 

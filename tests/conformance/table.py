@@ -291,6 +291,7 @@ MODULES_NOT_COMPUTED: Final = {
     "inspect.verify_report": "reports; tests/verify",
     "inspect.kernel_profile": "times",
     "realization": "memory",
+    "standard.devices": "names of devices; tests/devices",
     "jit.jit": "tests/tensor/test_jit.py",
     "autodiff.gradient_functions": "derivatives; tests/gradient",
     "autodiff.custom_gradients": "derivatives; tests/gradient",
@@ -300,6 +301,5 @@ MODULES_NOT_COMPUTED: Final = {
     "movement.assignment": "no public function",
     "display": "no public function",
     "habits.familiar_methods": "no public function",
-    "standard.devices": "no public function",
 }
 """Modules without functions that NumPy has."""

@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def test_operands_on_two_devices_are_an_error_at_the_line() -> None:
     assert "float32 (3, 4) on 'fake', and float32 (3, 4) on 'cpu'" in text
     assert "test_fake_device.py, line" in text
     assert 'y.to("fake")' in text
-    wrong = {
+    wrong: dict[str, Callable[[], Tensor]] = {
         "where": lambda: porism.where(x > 0, x, y),
         "concat": lambda: porism.concat([x, y]),
         "matmul": lambda: x @ y.T,
@@ -104,7 +105,7 @@ def test_values_on_no_device_are_not_kept_for_ever() -> None:
 
 def test_a_value_of_an_operand_that_may_move_and_one_that_may_not_is_moved() -> None:
     """Only the list may be moved by itself: the sum is on the processor, and is copied."""
-    x = on_fake().to("cpu") + [1.0, 2, 3, 4]
+    x = porism.add(on_fake().to("cpu"), [1.0, 2, 3, 4])
     assert x.device == "cpu"
     y = x.to("fake:1")
     assert y.device == "fake:1"
@@ -385,7 +386,7 @@ def test_training_gives_the_same_losses_as_on_the_processor(is_jitted: bool) -> 
             optimizer.step()
             return loss
 
-        run = porism.jit(step) if is_jitted else step
+        run: Callable[[Tensor, Tensor], Tensor] = porism.jit(step) if is_jitted else step
         found = [run(x, t).item() for _ in range(4)]
         assert {p.device for p in model.parameters()} == {device}
         assert {t.device for t in optimizer.state_dict().values()} == {device}
@@ -470,7 +471,7 @@ def test_memory_is_freed_and_used_again() -> None:
     second = device.allocate(100, np.dtype(np.float32))
     assert second[1] == address
     assert device.memory_usage().in_use == 400
-    assert not (second[0].to_host() == 1).any()  # type: ignore[attr-defined]
+    assert not (second[0].to_host() == 1).any()
 
 
 def test_out_of_memory_says_what_holds_it() -> None:

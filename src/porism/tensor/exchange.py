@@ -9,7 +9,7 @@ import numpy as np
 
 from porism.base.device_use import HOST
 from porism.base.dtypes import index
-from porism.engine.run.buffer_storage import buffer_for_array, node_storage
+from porism.engine.run.buffer_storage import Storage, buffer_for_array, node_storage
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 from porism.tensor.complex.complex_dispatch import accepts_complex
@@ -355,13 +355,14 @@ def _shared_on_device(x: Any, device: Device, wanted: str | None, copy: bool | N
     if isinstance(found, str):
         raise type_error(f"from_dlpack of a {type(x).__name__}", found, "make it contiguous first")
     memory, sizes = found
-    storage: Any = memory, memory.address
+    storage: Storage = memory, memory.address
     if copy or memory.address % device.alignment:
         if copy is False:
             raise refused(x, f"it does not begin at a multiple of {device.alignment} bytes")
         storage = device.duplicate(storage)
     dims = tuple(UOp.const(index, size) for size in sizes)
-    node = buffer_for_array(as_dtype(memory.dtype), dims, *storage, device.name)
+    array, address = storage
+    node = buffer_for_array(as_dtype(memory.dtype), dims, array, address, device.name)
     tensor = on_device(Tensor(node), wanted)
     if copy is False and tensor.node is not node:
         raise refused(x, f"it is on the device {device.name!r}")

@@ -230,7 +230,7 @@ class Device(ABC):
 
     def duplicate(self, storage: Storage) -> Storage:
         """Return a copy of memory of this device."""
-        source: DeviceArray = storage[0]  # type: ignore[assignment]
+        source: DeviceArray = storage[0]
         copied = self.allocate(source.size, source.dtype)
         if source.nbytes:
             self.copy(copied[1], storage[1], source.nbytes)

@@ -74,7 +74,7 @@ class FakeDevice(Device):
         self.start: int = start
         self._end = start
         """The first address that was never allocated."""
-        self._free = [(start, memory_bytes)]
+        self._free: list[tuple[int, int]] = [(start, memory_bytes)]
         """Begin and size of the free parts, in order."""
         self._lock = threading.RLock()
         self._depth = 0
@@ -153,7 +153,9 @@ class FakeDevice(Device):
         """Return memory as an array, which may be used while the memory is open."""
         if not size:
             return np.empty(0, dtype)
-        return np.frombuffer((ctypes.c_char * (size * dtype.itemsize)).from_address(address), dtype)
+        memory: Any = (ctypes.c_char * (size * dtype.itemsize)).from_address(address)
+        view: Array = np.frombuffer(memory, dtype)
+        return view
 
     # -- programs ----------------------------------------------------------------------------------
 

@@ -187,7 +187,9 @@ def forget_programs() -> None:
         try:
             drop_unreferenced(_programs, lambda program: program.is_recent)
             drop_unreferenced(_device_programs, lambda program: program.is_recent)
-            for program in (*_programs.values(), *_device_programs.values()):
+            for program in _programs.values():
                 program.is_recent = False
+            for device_program in _device_programs.values():
+                device_program.is_recent = False
         finally:
             _lock.release()

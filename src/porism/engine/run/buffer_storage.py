@@ -28,7 +28,7 @@ from porism.ir import buffer_node, ops
 from porism.ir.facts.semantics import Array
 from porism.ir.node import UOp
 
-Storage = tuple[Array, int]
+Storage = tuple[Any, int]
 """One-dimensional memory, and the address of its first element. On the processor memory is an
 array; on another device it is a `DeviceArray`, which the engine only hands on."""
 
@@ -87,7 +87,8 @@ def duplicate(storage: Storage) -> Storage:
     array = storage[0]
     if isinstance(array, np.ndarray):
         return storage_with_copy(array)
-    return array.device.duplicate(storage)  # type: ignore[no-any-return]
+    copied: Storage = array.device.duplicate(storage)
+    return copied
 
 
 def device_name_of(storage: Storage) -> str:
@@ -145,7 +146,8 @@ def find_storage(node: UOp) -> Storage | None:
 
 def array_of(node: UOp) -> Array:
     """Return the one-dimensional array behind a BUFFER of the processor."""
-    return node_storage(node)[0]
+    array: Array = node_storage(node)[0]
+    return array
 
 
 def host_array_of(node: UOp) -> Array:
@@ -236,7 +238,7 @@ def realized_buffer(node: UOp) -> UOp | None:
     buffer = _realized.get(node)
     if buffer is None and _realized_fast_math and settings.fast_math:
         buffer = _realized_fast_math.get(node)
-    return buffer() if buffer.__class__ is ref else buffer  # type: ignore[operator,return-value]
+    return buffer() if buffer.__class__ is ref else buffer  # type: ignore[return-value]
 
 
 def note_movable(buffer: UOp, origin: UOp) -> None:
