@@ -7,6 +7,7 @@ a GPU does with PTX, streams and graphs is not tested here.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ import pytest
 
 import porism
 from porism.backends.llvm.host_target import host_target
+from porism.base.settings import settings
 from porism.doctor import machine_report, self_test
+from porism.engine.cache import kernel_cache
 from porism.engine.cuda import cuda_driver
 from porism.engine.cuda.cuda_device import CudaDevice
 from porism.engine.cuda.cuda_driver import start_driver
 from porism.engine.device import device_table
 from porism.engine.device.device import DeviceError
-from porism.engine.run import program
+from porism.engine.run import backend_runners, program
 from porism.engine.run.array_allocator import OutOfMemory
 from tests.devices.pretended_driver import Bindings
 
@@ -278,3 +281,51 @@ def test_the_doctor_says_why_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) ->
     made = Bindings(version=11040)
     monkeypatch.setattr(cuda_driver, "driver", lambda: start_driver(made))
     assert "not there: the NVIDIA driver is too old" in machine_report.devices()["cuda"]
+
+
+def test_machine_code_is_kept_on_disk(bindings: Bindings, tmp_path: Path) -> None:
+    """With its launch dimensions: a later process neither lowers nor assembles."""
+    tmp_path.chmod(0o700)
+    with settings.override(cache=True, cache_dir=str(tmp_path)):
+        x = porism.asarray(DATA, device="cuda")
+        np.testing.assert_array_equal((x * 61).sum(1).numpy(), (DATA * 61).sum(1))
+        assembled, loaded = bindings.calls["cuLinkComplete"], bindings.calls["cuModuleLoadDataEx"]
+        assert assembled > 0
+        for table in (program._functions, backend_runners._device_programs, kernel_cache._modules):
+            table.clear()
+        x = porism.asarray(DATA + 1, device="cuda")
+        np.testing.assert_array_equal((x * 61).sum(1).numpy(), ((DATA + 1) * 61).sum(1))
+        assert bindings.calls["cuLinkComplete"] == assembled
+        assert bindings.calls["cuModuleLoadDataEx"] == loaded + 1
+
+
+def test_kernels_of_a_gpu_are_printed_and_launched_with_their_dimensions(
+    bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver gets PTX of the target of the GPU; here nothing assembles or runs it."""
+    texts: list[str] = []
+    launches: list[tuple[int, ...]] = []
+
+    def add(_state: Any, _kind: Any, text: bytes, size: int, *_rest: Any) -> Any:
+        texts.append(text[: size - 1].decode())
+        return (0,)
+
+    driver = start_driver(bindings)
+    driver._functions |= {
+        "cuLinkAddData": add,
+        "cuLinkComplete": lambda _state: (0, b"cubin", 5),
+        "cuModuleLoadDataEx": lambda image, *_: (0, image),
+        "cuModuleGetFunction": lambda _module, _name: (0, 1000 + len(texts)),
+        "cuLaunchKernel": lambda _function, *rest: launches.append(rest[:7]) or (0,),
+    }
+    gpu = CudaDevice("cuda:7", 0, driver)
+    monkeypatch.setitem(device_table._devices, "cuda:7", gpu)
+    x = porism.asarray(np.ones((64, 48), np.float32), device="cuda:7")
+    ((x * 67).exp() + 1).sum(1).realize()
+    assert gpu.backend().name == "cuda_h200"
+    (text,) = texts
+    assert ".target sm_90a" in text
+    assert ".entry kernel0(" in text
+    ((blocks, *_, threads_x, threads_y, threads_z, _local),) = launches
+    assert blocks > 1
+    assert threads_x * threads_y * threads_z <= 1024

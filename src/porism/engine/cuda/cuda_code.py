@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from porism.backends.backend_table import Backend, Instructions, ObjectCode
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 STATIC_SHARED: Final = 48 << 10
 """Bytes of shared memory that a kernel has without asking for more."""
-
-LOG_BYTES: Final = 1 << 13
 
 
 class Launchable(Protocol):
@@ -178,11 +175,13 @@ def _dims_of(row: Any) -> Dims:
 
 def nvidia_ptx() -> PtxCompiler:
     """Return the function that makes PTX of linear kernels."""
-    module: Any = import_module("porism.backends.nvptx.ptx_compiler")
-    return module.ptx_module  # type: ignore[no-any-return]
+    from porism.backends.nvptx.ptx_compiler import ptx_module
+
+    return ptx_module
 
 
 def nvidia_target(capability: tuple[int, int], processors: int) -> Target:
     """Return the target of a GPU by its compute capability and its multiprocessors."""
-    module: Any = import_module("porism.base.gpu_targets")
-    return module.nvidia_target(capability, processors)  # type: ignore[no-any-return]
+    from porism.base import gpu_targets
+
+    return gpu_targets.nvidia_target(capability, processors)
