@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overl
 
 import numpy as np
 
-from porism.base import device_use
 from porism.base.settings import settings
 from porism.gradient.stated_pullbacks import depends_on_variable, is_recording
 from porism.ir.node import UOp
@@ -206,19 +205,10 @@ class Jitted(Generic[Parameters, Result]):
 
     def _signature(self, args: Any, kwargs: Any) -> Signature:
         signature = Signature()
-        for value in args:
-            signature.add(value)
-        if kwargs:
-            signature.parts.append(tuple(kwargs))
-            for value in kwargs.values():
-                signature.add(value)
-        if len(signature.tensors) > 1:
-            signature.add_aliasing()
+        signature.add_call(args, kwargs)
         if disabled.get():
             signature.parts.append(NO_GRADIENTS)
         signature.parts.append(settings.backend)
-        if device_use.others_are_used:
-            signature.add_devices()
         if self.fast_math is None:
             signature.parts.append(settings.fast_math)
         return signature

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from porism.base import device_use
 from porism.base.dtypes import DType
 from porism.engine.run.realize import unbind
 from porism.ir import ops
@@ -49,6 +50,19 @@ class Signature:
         """The values of the symbolic sizes, by name."""
         self.lazy = False
         """Whether some of the tensors may not be computed yet."""
+
+    def add_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Add all arguments: what they are, which are the same, and on which devices."""
+        for value in args:
+            self.add(value)
+        if kwargs:
+            self.parts.append(tuple(kwargs))
+            for value in kwargs.values():
+                self.add(value)
+        if len(self.tensors) > 1:
+            self.add_aliasing()
+        if device_use.others_are_used:
+            self.add_devices()
 
     def add(self, value: Any) -> None:
         """Add an argument to the signature."""
