@@ -266,6 +266,35 @@ def test_lists_are_moved_once_to_the_device_of_a_jitted_function() -> None:
     np.testing.assert_array_equal(result.numpy(), DATA[[2, 0]] + 3)
 
 
+def test_arguments_on_no_device_are_traced_once() -> None:
+    """The first call has them on no device, and the later ones have their results."""
+    state = porism.zeros(3, 4)
+
+    @porism.jit
+    def f(a: Tensor) -> Tensor:
+        state.assign(state + a)
+        return a + 1
+
+    on_fake()
+    x = porism.ones(3, 4)
+    for _ in range(3):
+        x = f(x)
+    assert f.traces == 1
+    assert (x.device, state.device) == ("cpu", "cpu")
+    np.testing.assert_array_equal(state.numpy(), 6)
+
+
+def test_an_argument_elsewhere_than_what_is_captured_is_refused() -> None:
+    weight = on_fake()
+    f = porism.jit(lambda a: a + weight)
+    np.testing.assert_array_equal(f(DATA).numpy(), DATA * 2)  # an array goes along
+    np.testing.assert_array_equal(f(porism.ones(3, 4)).numpy(), DATA + 1)
+    with pytest.raises(PorismError, match="on 'cpu', and it computes on 'fake'") as error:
+        f(porism.asarray(DATA))
+    assert "test_fake_device.py, line" in str(error.value)
+    np.testing.assert_array_equal(f(on_fake()).numpy(), DATA * 2)
+
+
 def test_captured_tensors_that_move_are_traced_again() -> None:
     weight = porism.asarray(DATA)
     f = porism.jit(lambda a: a + weight)

@@ -114,11 +114,16 @@ class Signature:
             parts.append((kind, _hashable(value)))
 
     def add_devices(self) -> None:
-        """Add the devices of the tensors, and that of tensors that are made without one."""
+        """Add the devices of the tensors, and that of tensors that are made without one.
+
+        Those that are on no device count as being on the device of the others, or on the default.
+        """
         from porism.engine.device.device_placement import default_device, own_device
 
         devices = [own_device(tensor._node) for tensor in self.tensors]
-        self.parts.append((default_device(), *devices))
+        fixed = {device for device in devices if device is not None}
+        usual = fixed.pop() if len(fixed) == 1 else default_device()
+        self.parts.append((default_device(), *(device or usual for device in devices)))
 
     def add_aliasing(self) -> None:
         """Add which of the tensors are the same object, if any are."""

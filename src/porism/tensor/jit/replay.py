@@ -35,6 +35,7 @@ from porism.ir.node import UOp
 from porism.ir.traversal import substitute, toposort
 from porism.schedule.schedule import Schedule
 from porism.tensor.autodiff.leaf_state import Leaf
+from porism.tensor.jit import replay_devices
 from porism.tensor.jit.captured_constants import CallConstants, CapturedConstants, storage_of
 from porism.tensor.jit.captured_tensors import Location
 from porism.tensor.jit.nested_values import TensorType, contents, map_leaves, unbound_shape
@@ -210,13 +211,7 @@ class Replay:
         """Return which captured tensor is on another device than when it was traced."""
         if not device_use.others_are_used:
             return None
-        from porism.engine.device.device_placement import own_device
-
-        for tensor, device in self.devices:
-            now = own_device(tensor._node)
-            if now not in (device, None):
-                return f"a tensor that it uses was on {device!r} and is on {now!r}"
-        return None
+        return replay_devices.changed_device(self.devices, self.constants.device)
 
     def _changed_gradient(self) -> str | None:
         """Return which captured tensor has another gradient than when it was traced."""
@@ -363,6 +358,7 @@ class Replay:
                 inputs[number] = (array, array_allocator.address_of(array))
         device = self.constants.device
         if device_use.others_are_used and device is not None:
+            replay_devices.check_arguments([tensors[k] for _, k in self.arguments], device)
             inputs = [storage_on(storage, device) for storage in inputs]
         if self.variables:
             variables = {**self.variables, **variables}
