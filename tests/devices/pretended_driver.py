@@ -22,17 +22,11 @@ from porism.base.dtypes import index
 from porism.base.target import Target
 from porism.engine.device.fake_device import FakeDevice
 from porism.ir.node import UOp
+from porism.rules.addresses.launch_dims import Launch
 
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 TEXT = {1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 100: "CUDA_ERROR_NO_DEVICE",
         700: "CUDA_ERROR_ILLEGAL_ADDRESS"}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Launch:
-    grid: tuple[UOp, ...]
-    block: tuple[UOp, ...]
-    local: int = 0
 
 
 @dataclass
@@ -96,7 +90,7 @@ class Bindings:
             unique = f"{name}_{len(self.named)}"
             self.named[unique] = function
             lines.append(f"{name} {unique}")
-            entries[name] = SimpleNamespace(launch=Launch((one,) * 3, (one,) * 3))
+            entries[name] = SimpleNamespace(launch=Launch((one,) * 3, (one,) * 3, 0))
         return SimpleNamespace(text="\n".join(lines), entries=entries)
 
     # -- the driver --------------------------------------------------------------------------------

@@ -310,13 +310,17 @@ def test_kernels_of_a_gpu_are_printed_and_launched_with_their_dimensions(
         texts.append(text[: size - 1].decode())
         return (0,)
 
+    def launch(_function: Any, *rest: Any) -> Any:
+        launches.append(rest[:7])
+        return (0,)
+
     driver = start_driver(bindings)
     driver._functions |= {
         "cuLinkAddData": add,
         "cuLinkComplete": lambda _state: (0, b"cubin", 5),
         "cuModuleLoadDataEx": lambda image, *_: (0, image),
         "cuModuleGetFunction": lambda _module, _name: (0, 1000 + len(texts)),
-        "cuLaunchKernel": lambda _function, *rest: launches.append(rest[:7]) or (0,),
+        "cuLaunchKernel": launch,
     }
     gpu = CudaDevice("cuda:7", 0, driver)
     monkeypatch.setitem(device_table._devices, "cuda:7", gpu)

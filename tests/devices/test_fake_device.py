@@ -409,7 +409,7 @@ def test_training_gives_the_same_losses_as_on_the_processor(is_jitted: bool) -> 
         x, t = (porism.asarray(a, device=device) for a in (DATA / 12, DATA[:, :1]))
 
         def step(x: Tensor, t: Tensor) -> Tensor:
-            loss = ((model(x) - t) ** 2).mean()
+            loss: Tensor = ((model(x) - t) ** 2).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

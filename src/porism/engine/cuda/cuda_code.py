@@ -9,78 +9,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from porism.backends.backend_table import Backend, Instructions, ObjectCode
 from porism.base.target import Target
 from porism.engine.cuda.cuda_driver import CudaError, Driver
 from porism.engine.device.device import DeviceError
-from porism.engine.run.bound_sizes import evaluate_size
-from porism.ir.node import UOp
 from porism.ir.text.serialization import parse, to_text
+from porism.rules.addresses.launch_dims import Launch
 
 if TYPE_CHECKING:
     from porism.backends.kernel_function import KernelFunction
+    from porism.backends.nvptx.ptx_compiler import PtxModule
 
 STATIC_SHARED: Final = 48 << 10
 """Bytes of shared memory that a kernel has without asking for more."""
 
 
-class Launchable(Protocol):
-    """How a kernel is launched: sizes are expressions of its variables."""
-
-    grid: tuple[UOp, ...]
-    block: tuple[UOp, ...]
-    local: int
-
-
-class Entry(Protocol):
-    """A kernel in a module of PTX."""
-
-    launch: Launchable
-
-
-class PtxModule(Protocol):
-    """Kernels as text for the driver, by the names they have in it."""
-
-    text: str
-    entries: Mapping[str, Entry]
-
-
-PtxCompiler = Callable[[Mapping[str, Instructions], Target], PtxModule]
-
-
-@dataclass(frozen=True, slots=True)
-class Dims:
-    """How a kernel is launched."""
-
-    grid: tuple[UOp, ...]
-    block: tuple[UOp, ...]
-    local: int
-    """Bytes of shared memory of a block."""
-
-    def sizes(self, variables: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the blocks and the threads of a block in x, y and z, and the shared memory."""
-        return (*(evaluate_size(n, variables) for n in (*self.grid, *self.block)), self.local)
+PtxCompiler: TypeAlias = "Callable[[Mapping[str, Instructions], Target], PtxModule]"
+"""Makes PTX of named kernels that were lowered for a target."""
 
 
 class CudaModule:
     """A loaded module: its functions by name, and how each is launched."""
 
-    def __init__(self, driver: Driver, image: bytes, dims: Mapping[str, Dims]) -> None:
+    def __init__(self, driver: Driver, image: bytes, launches: Mapping[str, Launch]) -> None:
         self.module = driver.call("cuModuleLoadDataEx", image, 0, None, None)
-        self.functions: dict[int, tuple[Any, Dims, str]] = {}
-        """The handle, the dimensions and the name of each function, by address."""
+        self.functions: dict[int, tuple[Any, Launch]] = {}
+        """The handle and the launch dimensions of each function, by address."""
         self.addresses: dict[str, int] = {}
-        for name, launch in dims.items():
+        for name, launch in launches.items():
             function = driver.call("cuModuleGetFunction", self.module, name.encode())
             if launch.local > STATIC_SHARED:
                 kind = driver.bindings.CUfunction_attribute
                 attribute = kind.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 driver.call("cuFuncSetAttribute", function, attribute, launch.local)
             address = int(function)
-            self.functions[address] = function, launch, name
+            self.functions[address] = function, launch
             self.addresses[name] = address
 
 
@@ -102,7 +67,7 @@ def cuda_backend(
         enter()
         head, _, image = code.partition(b"\n")
         table = json.loads(head)
-        dims = {name: _dims_of(table[name]) for name in names}
+        dims = {name: _launch_of(table[name]) for name in names}
         loaded = CudaModule(driver, image, dims)
         return loaded.addresses, loaded
 
@@ -158,7 +123,7 @@ def _bytes_at(image: Any, size: int) -> bytes:
     return ctypes.string_at(int(image), size)
 
 
-def _with_table(image: bytes, dims: Mapping[str, Launchable]) -> bytes:
+def _with_table(image: bytes, dims: Mapping[str, Launch]) -> bytes:
     """Return machine code after a line that says how its kernels are launched."""
     table = {
         name: [[to_text(n) for n in (*launch.grid, *launch.block)], launch.local]
@@ -167,10 +132,10 @@ def _with_table(image: bytes, dims: Mapping[str, Launchable]) -> bytes:
     return json.dumps(table).encode() + b"\n" + image
 
 
-def _dims_of(row: Any) -> Dims:
+def _launch_of(row: Any) -> Launch:
     texts, local = row
     sizes = tuple(parse(text) for text in texts)
-    return Dims(sizes[:3], sizes[3:], int(local))
+    return Launch(sizes[:3], sizes[3:], int(local))
 
 
 def nvidia_ptx() -> PtxCompiler:

@@ -18,6 +18,7 @@ from porism.base.user_frames import users_line
 from porism.engine.cuda.cuda_code import CudaModule
 from porism.engine.device.device import Launches
 from porism.engine.run.argument_block import ArgumentLayout
+from porism.rules.addresses.launch_dims import Launch
 from porism.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class CudaLaunches(Launches):
         self.changed.add(bisect.bisect_right(self.begins, word) - 1)
 
     def set_shared(self, shared: Sequence[int], variables: Mapping[str, int]) -> None:
-        sizes = [dims.sizes(variables) for _, dims, _ in self.kernels]
+        sizes = [_dims(launch, variables) for _, launch in self.kernels]
         before = self.sizes or [()] * len(sizes)
         self.changed.update(k for k, (a, b) in enumerate(zip(before, sizes, strict=True)) if a != b)
         self.sizes = sizes
@@ -91,7 +92,7 @@ class CudaLaunches(Launches):
 
     def launch(self, number: int) -> None:
         """Launch one kernel without a graph, and do not wait for it."""
-        function, _, _ = self.kernels[number]
+        function, _ = self.kernels[number]
         *dims, local = self.sizes[number]
         arguments = self._arguments(number)
         device = self.device
@@ -140,7 +141,13 @@ class CudaLaunches(Launches):
         params.kernelParams = self._arguments(number)
 
 
-def _kernel_of(function: KernelFunction) -> tuple[Any, Any, str]:
-    """Return the handle, the dimensions and the name of a compiled kernel."""
+def _dims(launch: Launch, variables: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the blocks and the threads of a block in x, y and z, and the shared memory."""
+    grid, block = launch.sizes(variables)
+    return (*grid, *block, launch.local)
+
+
+def _kernel_of(function: KernelFunction) -> tuple[Any, Launch]:
+    """Return the handle and the launch dimensions of a compiled kernel."""
     assert isinstance(function.code, CudaModule)
     return function.code.functions[function.address]
