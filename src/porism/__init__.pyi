@@ -723,7 +723,7 @@ def tanh(x: ArrayLike) -> Tensor:
     """Return the hyperbolic tangent of x."""
 def tanhshrink(x: ArrayLike) -> Tensor:
     """Return x - tanh(x)."""
-def tensor(data: ArrayLike, dtype: DTypeLike | None = None, *, requires_grad: builtins.bool = False) -> Tensor:
+def tensor(data: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """Return a tensor with a copy of the data: PyTorch's name for `asarray`."""
 def tensordot(x1: ArrayLike, x2: ArrayLike, *, axes: int | tuple[Sequence[int], Sequence[int]] | Sequence[Sequence[int]] = 2) -> Tensor:
     """Return the sum of products over pairs of axes of x1 and x2."""
