@@ -517,7 +517,7 @@ def mean(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) ->
     """Return the mean of the elements along axes, of integers in float32; NaN of no elements."""
 def median(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the median along an axis, the mean of the middle two elements if their number is even."""
-def memory() -> MemoryUsage:
+def memory(device: str | None = None) -> MemoryUsage:
     """Return the memory for values in bytes: in use, kept in the pool, and the peak."""
 def meshgrid(*arrays: ArrayLike, indexing: str = 'xy') -> tuple[Tensor, ...]:
     """Return the coordinates of a grid: each 1-D tensor repeated along the axes of the others."""

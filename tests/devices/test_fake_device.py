@@ -277,7 +277,7 @@ def test_state_is_overwritten_on_the_device() -> None:
     step(one), step(one)
     gc.collect()
     address = array_of(state.node).address  # type: ignore[attr-defined]
-    before = device.memory_usage().in_use
+    before = porism.memory("fake").in_use
     for _ in range(3):
         step(one)
     assert array_of(state.node).address == address  # type: ignore[attr-defined]
