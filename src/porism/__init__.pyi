@@ -518,7 +518,7 @@ def mean(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) ->
     """Return the mean of the elements along axes, of integers in float32; NaN of no elements."""
 def median(x: ArrayLike, axis: Axes = None, *, keepdims: builtins.bool = False) -> Tensor:
     """Return the median along an axis, the mean of the middle two elements if their number is even."""
-def memory() -> MemoryUsage:
+def memory(device: str | None = None) -> MemoryUsage:
     """Return the memory for values in bytes: in use, kept in the pool, and the peak."""
 def meshgrid(*arrays: ArrayLike, indexing: str = 'xy') -> tuple[Tensor, ...]:
     """Return the coordinates of a grid: each 1-D tensor repeated along the axes of the others."""
@@ -724,7 +724,7 @@ def tanh(x: ArrayLike) -> Tensor:
     """Return the hyperbolic tangent of x."""
 def tanhshrink(x: ArrayLike) -> Tensor:
     """Return x - tanh(x)."""
-def tensor(data: ArrayLike, dtype: DTypeLike | None = None, *, requires_grad: builtins.bool = False) -> Tensor:
+def tensor(data: ArrayLike, dtype: DTypeLike | None = None, *, device: str | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """Return a tensor with a copy of the data: PyTorch's name for `asarray`."""
 def tensordot(x1: ArrayLike, x2: ArrayLike, *, axes: int | tuple[Sequence[int], Sequence[int]] | Sequence[Sequence[int]] = 2) -> Tensor:
     """Return the sum of products over pairs of axes of x1 and x2."""

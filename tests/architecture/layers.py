@@ -40,7 +40,10 @@ ONLY_FOR: Final = {"viewer": ("cli", "simplifier", "tensor")}
 LAZY: Final = ("prove",)
 """Layers that others import inside functions only, so that the compiler runs without them."""
 
-ONLY_IN: Final = dict.fromkeys(("onnx", "torch", "functorch"), "frontends") | {"z3": "prove"}
+ONLY_IN: Final = dict.fromkeys(("onnx", "torch", "functorch"), "frontends") | {
+    "z3": "prove",
+    "cuda": "engine",
+}
 """Packages from outside that one layer alone imports."""
 
 MOST_LINES: Final = 500

@@ -1,4 +1,4 @@
-"""One suite for all backends: every public function of tensors against NumPy.
+"""One suite for all backends and devices: every public function of tensors against NumPy.
 
 The results of all rows of one type are computed together, so that a backend compiles once. With
 `TEST_FULL=1` in the environment all types and more shapes are tried; that variable is no setting of
@@ -33,11 +33,19 @@ TYPES: Final = {
 }
 
 
+DEVICES: Final = ("fake",)
+"""Devices that the suite runs on, by the default backend; a touch of the host ends the process."""
+
+
+def usable(backend: str) -> bool:
+    return backend in DEVICES or works(backend)
+
+
 def cases() -> list[Any]:
     return [
         pytest.param(backend, name, kind, id=f"{backend}-{name}",
-                     marks=pytest.mark.skipif(not works(backend), reason="no compiler"))
-        for backend in BACKENDS
+                     marks=pytest.mark.skipif(not usable(backend), reason="no compiler"))
+        for backend in (*BACKENDS, *DEVICES)
         for kind, names in TYPES.items()
         for name in names
     ]  # fmt: skip
@@ -81,7 +89,8 @@ def test_every_function(backend: str, name: str, kind: str) -> None:
     rows = [row for found in ROWS.values() for row in found if kind in row.kinds]
     for sizes in ((3, 4), (3, 20)) if FULL else ((3, 4),):
         arrays = data.arrays(name, *sizes)
-        with settings.override(backend=backend):
+        place = {"device": backend} if backend in DEVICES else {"backend": backend}
+        with settings.override(**place):
             results = [called(row, arrays) for row in rows]
             porism.realize(*results)
             found = [result.numpy() for result in results]

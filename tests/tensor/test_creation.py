@@ -107,7 +107,7 @@ def test_a_tensor_of_its_own_type_is_itself() -> None:
     x[0] = 9
     assert [y.tolist() for y in shared] == [[9, 2]] * 2
     assert copied.tolist() == [1, 2]
-    with pytest.raises(PorismError, match="its type would change"):
+    with pytest.raises(PorismError, match="its type or its device would change"):
         porism.asarray(x, dtype="int8", copy=False)
 
 

@@ -355,7 +355,11 @@ def _shared_on_device(x: Any, device: Device, wanted: str | None, copy: bool | N
     if isinstance(found, str):
         raise type_error(f"from_dlpack of a {type(x).__name__}", found, "make it contiguous first")
     memory, sizes = found
-    storage: Any = device.duplicate((memory, memory.address)) if copy else (memory, memory.address)
+    storage: Any = memory, memory.address
+    if copy or memory.address % device.alignment:
+        if copy is False:
+            raise refused(x, f"it does not begin at a multiple of {device.alignment} bytes")
+        storage = device.duplicate(storage)
     dims = tuple(UOp.const(index, size) for size in sizes)
     node = buffer_for_array(as_dtype(memory.dtype), dims, *storage, device.name)
     tensor = on_device(Tensor(node), wanted)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from porism.base.device_use import HOST
 from porism.base.settings import settings
+from porism.engine.device.device_table import find_device
 from porism.engine.run import array_allocator as engine_memory
 from porism.engine.run.array_allocator import MemoryUsage
 from porism.tensor.jit.nested_values import leaves
 from porism.tensor.jit.replay import realize_tensors
 from porism.tensor.jit.tracing import current
+from porism.tensor.standard.devices import check_device
 from porism.tensor.tensor import Tensor
 
 
@@ -36,8 +39,10 @@ def realize(*tensors: Any, beam: int | None = None) -> None:
             realize_tensors(requested)
 
 
-def memory() -> MemoryUsage:
+def memory(device: Any = None) -> MemoryUsage:
     """Return the memory for values in bytes: in use, kept in the pool, and the peak.
+
+    It is that of the processor, unless a device is given.
 
     >>> import porism
     >>> before = porism.memory().in_use
@@ -45,4 +50,7 @@ def memory() -> MemoryUsage:
     >>> porism.memory().in_use - before
     1024
     """
-    return engine_memory.memory_usage()
+    name = check_device(device)
+    if name is None or name == HOST:
+        return engine_memory.memory_usage()
+    return find_device(name).memory_usage()

@@ -150,7 +150,7 @@ np.diag(v + 1j).imag
 np.allclose(x + 1j, x + 1j)
 np.block([[m, m], [m, m]]) !! porism.concat
 torch.arange(5).float() => np.arange(5)
-torch.ones(2, 3, device=torch.device("cpu")) !! leave it out
+torch.ones(2, 3, device=torch.device("cpu")) !! its name as text
 x.repeat(2, 2, 1) !! porism.tile
 torch.sgn(x) => np.sign(x)
 torch.take_along_dim(x, i % 3, dim=1) => np.take_along_axis(x, i % 3, 1)

@@ -65,7 +65,7 @@ jax.random.PRNGKey(0) !! porism.seed
 jax.random.normal(0, (2,)) !! porism.rand
 jax.device_put(x) !! porism.asarray
 jax.device_get(x) !! x.numpy()
-jax.devices() !! CPU
+jax.devices()[0] == "cpu" => True
 jax.block_until_ready(x) !! porism.realize
 x.block_until_ready() => x
 x.at[0].set(1.0) !! x[index] = value

@@ -48,8 +48,8 @@ def test_keywords_are_renamed() -> None:
         (lambda x: x.max(dim=1), "write x.max(axis=…) for the values and x.argmax(axis=…)"),
         (lambda x: x.std(dim=0), "correction=1) for n - 1"),
         (lambda x: porism.add(x, x, out=x), "assign the result"),
-        (lambda x: porism.zeros(2, device="cuda"), "leave out device"),
-        (lambda x: x.to("cuda"), "leave the device out"),
+        (lambda x: porism.zeros(2, device="mps"), "porism.devices()"),
+        (lambda x: x.to("mps"), "porism.devices()"),
     ],
 )
 def test_a_wrong_call_names_what_to_write(call: Any, sentence: str) -> None:

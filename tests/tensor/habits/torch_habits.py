@@ -16,7 +16,7 @@ torch.tensor([1, 2], dtype=torch.float32) => np.array([1.0, 2.0])
 torch.tensor([1, 2], dtype=torch.float) => np.array([1.0, 2.0])
 torch.tensor([1.0], requires_grad=True).requires_grad => True
 torch.tensor([1.0], device="cpu") => np.array([1.0])
-torch.tensor([1.0], device="cuda") !! CPU
+torch.tensor([1.0], device="cuda:999") !! cuda
 torch.Tensor([1, 2]) => np.array([1, 2])
 torch.Tensor(2, 3) !! porism.zeros(2, 3)
 torch.FloatTensor([1]) !! porism.tensor(values, dtype=porism.float32)
@@ -54,16 +54,16 @@ torch.manual_seed(0) => None
 torch.bernoulli(x) !! porism.rand
 torch.normal(0.0, 1.0, size=(2, 3)).shape => (2, 3)
 torch.multinomial(abs(v), 1).shape => (1,)
-torch.device("cpu") !! leave it out
+torch.device("cpu") !! its name as text
 torch.is_tensor(x) !! isinstance(x, porism.Tensor)
 torch.set_default_dtype(torch.float64) !! dtype=
 torch.no_grad() is not None => True
 torch.inference_mode() !! porism.no_grad
 torch.compile(abs) !! porism.jit
 torch.save(x, "f.txt") !! save
-torch.cuda.is_available() !! CPU
+torch.cuda.is_available() !! porism.devices()
 torch.nn.functional.relu(x) => np.maximum(x, 0)
-torch.device !! leave it out
+torch.device !! its name as text
 # methods
 x.size() => (2, 3)
 x.size(0) => 2
@@ -81,9 +81,9 @@ x.type_as(i) => x.astype(np.int64)
 x.to(torch.float64) => x.astype(np.float64)
 x.to("cpu") => x
 x.to(dtype=torch.int32) => x.astype(np.int32)
-x.to("cuda") !! leave the device out
+x.to("cuda:999") !! cuda
 x.to(i) => x.astype(np.int64)
-x.cuda() !! CPU
+x.cuda(999) !! cuda
 x.cpu() => x
 x.float() => x
 x.double() => x.astype(np.float64)
@@ -436,7 +436,7 @@ x[b] => x[b]
 x[x > 0] => x[x > 0]
 x[torch.tensor([1, 0])] => x[[1, 0]]
 x[..., None].shape => (2, 3, 1)
-x + y.cuda() !! CPU
+x + y.cuda(999) !! cuda
 torch.nope(x) !! porism
 x.nope() !! a tensor has no attribute
 x.viw(3, 2) !! did you mean view

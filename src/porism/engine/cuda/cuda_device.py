@@ -58,6 +58,8 @@ def open_device(name: str, number: int) -> CudaDevice:
 class CudaDevice(Device):
     """One GPU."""
 
+    alignment = 16
+
     def __init__(
         self,
         name: str,
@@ -90,7 +92,8 @@ class CudaDevice(Device):
 
     def enter(self) -> None:
         """Make the context of this device that of the calling thread."""
-        cuda_driver.check_process(self.driver)
+        if self.driver.is_inherited:
+            cuda_driver.refuse_inherited()
         if self.is_lost:
             raise DeviceError(
                 f"the device {self.name!r} cannot be used any more in this process",

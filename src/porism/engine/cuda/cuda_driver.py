@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import os
+import weakref
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from porism.engine.device.device import DeviceError
 
@@ -35,7 +36,7 @@ CALLS: Final = (
 )  # fmt: skip
 """The calls of the driver that are used."""
 
-SUCCESS, OUT_OF_MEMORY, NO_DEVICE, OLD_DRIVER = 0, 2, 100, 35
+OUT_OF_MEMORY, NO_DEVICE, OLD_DRIVER = 2, 100, 35
 
 LOST_CONTEXT: Final = frozenset((700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999))
 """Errors of kernels after which the driver refuses all further calls of the process: illegal
@@ -66,6 +67,9 @@ class CudaError(DeviceError):
     code = 0
 
 
+_drivers: Final[weakref.WeakSet[Driver]] = weakref.WeakSet()
+
+
 class Driver:
     """The driver, as functions that raise an error instead of returning one.
 
@@ -78,14 +82,17 @@ class Driver:
 
     def __init__(self, bindings: Any) -> None:
         self.bindings = bindings
-        self.process = os.getpid()
+        self.is_inherited = False
+        """Whether it was started by the parent of this process."""
+        self._functions = {n: getattr(bindings, n) for n in CALLS if hasattr(bindings, n)}
+        _drivers.add(self)
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call a function of the driver; return its result, None if it has none."""
-        code, *results = getattr(self.bindings, name)(*arguments)
-        if int(code) != SUCCESS:
-            raise self.error(name, int(code))
-        return results[0] if len(results) == 1 else tuple(results) or None
+        results = self._functions[name](*arguments)
+        if results[0]:  # CUDA_SUCCESS is 0
+            raise self.error(name, int(results[0]))
+        return results[1] if len(results) == 2 else results[1:] or None
 
     def error(self, name: str, code: int, where: str | None = None) -> CudaError:
         """Return the error for a code that a function of the driver has returned."""
@@ -116,6 +123,16 @@ class Driver:
         kind = self.bindings.CUdevice_attribute
         code = getattr(kind, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(self.call("cuDeviceGetAttribute", code, device))
+
+
+def _after_fork() -> None:
+    """Mark all drivers as those of the parent, which do not work here."""
+    for one in list(_drivers):
+        one.is_inherited = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def load_bindings() -> Any:
@@ -201,11 +218,10 @@ def why_none() -> str:
     return "" if count else "the driver has no device"
 
 
-def check_process(used: Driver) -> None:
+def refuse_inherited() -> NoReturn:
     """Refuse a driver that was started by the parent of this process."""
-    if used.process != os.getpid():
-        raise DeviceError(
-            "the device 'cuda' is used in a forked process",
-            why="the driver was started by the parent, and does not work in its children",
-            fix='start processes with multiprocessing.get_context("spawn")',
-        )
+    raise DeviceError(
+        "the device 'cuda' is used in a forked process",
+        why="the driver was started by the parent, and does not work in its children",
+        fix='start processes with multiprocessing.get_context("spawn")',
+    )

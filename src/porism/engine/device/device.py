@@ -15,7 +15,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
@@ -111,19 +110,14 @@ class Launches(ABC):
         """Run one kernel, and wait until it has ended."""
 
 
-@dataclass(slots=True)
-class _Usage:
-    in_use: int = 0
-    peak: int = 0
-
-
 class _Lease(weakref.ref[Any]):
     """A weak reference to a DeviceArray, with its address and its bytes."""
 
-    __slots__ = ("address", "nbytes", "text")
+    __slots__ = ("address", "dtype", "nbytes", "size")
     address: int
     nbytes: int
-    text: str
+    size: int
+    dtype: np.dtype[Any]
 
 
 class Device(ABC):
@@ -133,12 +127,14 @@ class Device(ABC):
     """As in `device="cuda:1"`; the first of a kind has no number."""
     dlpack: tuple[int, int]
     """The type and the number of the device for DLPack."""
+    alignment = 1
+    """Bytes that the addresses of buffers are multiples of, as kernels take it for granted."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._leases: dict[int, _Lease] = {}
         self._returned: deque[_Lease] = deque()
-        self._usage = _Usage()
+        self._in_use = self._peak = 0
         self._memory_lock = threading.RLock()  # garbage collection may allocate while it is held
 
     # -- what a device implements ------------------------------------------------------------------
@@ -208,17 +204,20 @@ class Device(ABC):
         """Return uninitialized memory for `size` elements."""
         nbytes = max(size * dtype.itemsize, 1)
         with self._memory_lock:
-            self.reclaim()
+            if self._returned:
+                self.reclaim()
             try:
                 address = self.take(nbytes)
             except MemoryError:
                 raise self._out_of_memory(nbytes) from None
             array = DeviceArray(self, address, size, dtype)
             lease = _Lease(array, self._returned.append)
-            lease.address, lease.nbytes, lease.text = address, nbytes, f"{size} × {dtype}"
+            lease.address, lease.nbytes = address, nbytes
+            lease.size, lease.dtype = size, dtype
             self._leases[address] = lease
-            self._usage.in_use += nbytes
-            self._usage.peak = max(self._usage.peak, self._usage.in_use)
+            self._in_use += nbytes
+            if self._in_use > self._peak:
+                self._peak = self._in_use
         return array, address
 
     def store(self, array: Array) -> Storage:
@@ -242,22 +241,22 @@ class Device(ABC):
         while self._returned:
             lease = self._returned.popleft()
             del self._leases[lease.address]
-            self._usage.in_use -= lease.nbytes
+            self._in_use -= lease.nbytes
             self.free(lease.address, lease.nbytes)
 
     def memory_usage(self) -> MemoryUsage:
         """Return how much memory of the device is in use."""
         with self._memory_lock:
             self.reclaim()
-            return MemoryUsage(self._usage.in_use, 0, self._usage.peak, 0)
+            return MemoryUsage(self._in_use, 0, self._peak, 0)
 
     def _out_of_memory(self, nbytes: int) -> OutOfMemory:
         """Return the error for memory that there is not; it says what holds the rest."""
         held = sorted(self._leases.values(), key=lambda lease: -lease.nbytes)[:MOST_NAMED]
-        rows = [f"{lease.nbytes / MEGABYTE:.1f} MB: {lease.text}" for lease in held]
+        rows = [f"{one.nbytes / MEGABYTE:.1f} MB: {one.size} × {one.dtype}" for one in held]
         return OutOfMemory(
             f"the device {self.name!r} has no memory for {nbytes / MEGABYTE:.1f} MB",
-            why=f"tensors and programs hold {self._usage.in_use / MEGABYTE:.1f} MB in "
+            why=f"tensors and programs hold {self._in_use / MEGABYTE:.1f} MB in "
             f"{len(self._leases)} allocations; the largest are\n" + "\n".join(rows or ["none"]),
             fix="let go of tensors that are not needed, or compute in smaller parts",
         )

@@ -12,10 +12,7 @@ Nothing here is called while only the processor is used.
 
 from __future__ import annotations
 
-from porism.base import device_use
-from porism.base.device_use import HOST
 from porism.base.settings import settings
-from porism.engine.device.device_table import find_device
 from porism.engine.run.buffer_storage import origin_of
 from porism.ir import ops
 from porism.ir.facts.node_device import DeviceMismatch, device_of
@@ -75,13 +72,3 @@ def _with_origins(node: UOp, device: str) -> UOp:
         if origin is not None:
             replacements[n] = ops.COPY(n, arg=device) if origin is n else origin
     return substitute(node, replacements) if replacements else node
-
-
-def is_elsewhere(node: UOp) -> bool:
-    """Return whether a BUFFER is in the memory of another device than the processor."""
-    return device_use.others_are_used and node.arg[1] not in (HOST, "")
-
-
-def storage_device(name: str) -> object:
-    """Return the device of a name, or None for the processor."""
-    return None if name == HOST else find_device(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from porism.base.settings import settings
 from porism.engine.device.device import Device, Launches
 from porism.engine.profile import kernel_observer
 from porism.engine.run.argument_block import lay_out_arguments
-from porism.engine.run.bound_sizes import element_count, evaluate_size, lay_out_arena
+from porism.engine.run.bound_sizes import element_count, evaluate_size
 from porism.engine.run.buffer_storage import Storage
 from porism.engine.run.program import (
     NOTHING_FIXED,
@@ -36,9 +37,20 @@ BYTES: Final = np.dtype(np.uint8)
 MOST_SIZES: Final = 4096
 """Values of the variables for which a program keeps sizes, chosen by hand."""
 
-Sizes = tuple[tuple[int, ...], tuple[int, ...], Sequence[int], int]
-"""The elements of each output, the iterations of the parallel loop of each kernel, the offsets of
-the temporaries, and the bytes of the arena."""
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of a run, for some values of the variables."""
+
+    variables: tuple[int, ...]
+    outputs: tuple[int, ...]
+    """The elements of each output."""
+    shared: tuple[int, ...]
+    """The iterations of the parallel loop of each kernel; 1 if it has none."""
+    temporaries: tuple[tuple[int, int], ...]
+    """Offsets in the arena, and the argument words that hold the addresses."""
+    arena: int
+    """Bytes of the arena."""
 
 
 class Bound:
@@ -49,7 +61,7 @@ class Bound:
     def __init__(self, launches: Launches, words: int) -> None:
         self.launches = launches
         self.values: list[int | None] = [None] * words
-        self.sizes: tuple[int, ...] | None = None
+        self.sizes: Sizes | None = None
 
     def set_word(self, word: int, value: int) -> None:
         """Set an argument unless it has that value already."""
@@ -74,9 +86,7 @@ class DeviceProgram:
         self.inputs = [(b.number, word) for b, words in words_of[Role.INPUT] for word in words]
         """PARAM number and argument word of each use of an input."""
         self.outputs = words_of[Role.OUTPUT]
-        self.temporaries = [
-            (b.number, word) for b, words in words_of[Role.TEMPORARY] for word in words
-        ]
+        self.temporaries = [(b.number, word) for b, ws in words_of[Role.TEMPORARY] for word in ws]
         """Number and argument word of each use of a temporary."""
         self.output_order = output_order(schedule)
         self.in_place = in_place_outputs(schedule)
@@ -102,22 +112,22 @@ class DeviceProgram:
         bound = self._take()
         values = tuple([variables[name] for name in self.variable_names])
         sizes = self._sizes.get(values) or self._new_sizes(values, variables)
-        if bound.sizes != values:
-            bound.sizes = values
-            bound.launches.set_shared(sizes[1], variables)
+        if bound.sizes is not sizes:
+            bound.sizes = sizes
+            bound.launches.set_shared(sizes.shared, variables)
             for word, name in self._layout.variables:
                 bound.set_word(word, variables[name])
         for number, word in self.inputs:
             bound.set_word(word, inputs[number][1])
         outputs: list[Storage] = []
-        for size, (buffer, words) in zip(sizes[0], self.outputs, strict=True):
-            if len(outputs) in overwritten:
+        for size, (buffer, words) in zip(sizes.outputs, self.outputs, strict=True):
+            if overwritten and len(outputs) in overwritten:
                 outputs.append(inputs[self.in_place[len(outputs)]])
             else:
                 outputs.append(self.device.allocate(size, buffer.dtype.numpy))
             for word in words:
                 bound.set_word(word, outputs[-1][1])
-        arena = self._arena(bound, sizes) if self.temporaries else None
+        arena = self._arena(bound, sizes) if sizes.arena else None
         self._run(bound, variables)
         del arena  # it was in use until here: what frees it comes after the kernels
         self._idle.append(bound)
@@ -133,10 +143,13 @@ class DeviceProgram:
 
     def _new_sizes(self, values: tuple[int, ...], variables: Mapping[str, int]) -> Sizes:
         parallel = [function.parallel for function in self.functions]
-        sizes = (
+        plan = self.schedule.arena
+        sizes = Sizes(
+            values,
             tuple(element_count(buffer, variables) for buffer, _ in self.outputs),
             tuple(1 if size is None else evaluate_size(size, variables) for size in parallel),
-            *lay_out_arena(self.schedule, variables),
+            tuple((plan.offsets[number], word) for number, word in self.temporaries),
+            plan.peak if self.temporaries else 0,
         )
         if len(self._sizes) >= MOST_SIZES:
             self._sizes.clear()
@@ -145,10 +158,9 @@ class DeviceProgram:
 
     def _arena(self, bound: Bound, sizes: Sizes) -> Storage:
         """Return memory for the temporaries, and set their addresses."""
-        _, _, offsets, size = sizes
-        arena = self.device.allocate(size, BYTES)
-        for number, word in self.temporaries:
-            bound.set_word(word, arena[1] + offsets[number])
+        arena = self.device.allocate(sizes.arena, BYTES)
+        for offset, word in sizes.temporaries:
+            bound.set_word(word, arena[1] + offset)
         return arena
 
     def _run(self, bound: Bound, variables: Mapping[str, int]) -> None:

@@ -57,7 +57,13 @@ def without_copies(nodes: Sequence[UOp], device: str) -> Sequence[UOp]:
             new[node] = new.get(node.src[0], node.src[0])
         elif not new.keys().isdisjoint(node.src):
             new[node] = substitute(node, {s: new[s] for s in node.src if s in new})
-    return [new.get(node, node) for node in nodes] if new else nodes
+    return [_computed(new.get(node, node)) for node in nodes] if new else nodes
+
+
+def _computed(node: UOp) -> UOp:
+    """Return a value that a kernel stores, also if it is in memory already."""
+    known = realized_buffer(node) is not None
+    return ops.CONTIGUOUS(node, arg="a copy") if known else node
 
 
 def moving_copies(nodes: Sequence[UOp]) -> list[UOp]:

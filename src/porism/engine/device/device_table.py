@@ -89,8 +89,3 @@ def device_of_dlpack(kind: int, number: int) -> Device | None:
         if device.dlpack == (kind, number):
             return device
     return None
-
-
-def forget_devices() -> None:
-    """Forget the devices that were made, as a forked child must: contexts stay with the parent."""
-    _devices.clear()

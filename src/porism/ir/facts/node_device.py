@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from porism.base.errors import PorismError, TypeMismatch
+from porism.base.errors import TypeMismatch
 from porism.base.weak_tables import WeakKeys
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -94,14 +94,3 @@ def mismatch(operands: tuple[UOp, ...], devices: tuple[str, ...]) -> DeviceMisma
         fix=f'move one of them, as in y.to("{devices[0]}")',
         operands=operands,
     )
-
-
-def require_device(node: UOp, device: str, what: str) -> None:
-    """Refuse a value that is on another device than the given one."""
-    own = device_of(node)
-    if own not in (None, device):
-        raise PorismError(
-            f"{what} is on the device {own!r}, not on {device!r}",
-            why="nothing is moved unasked",
-            fix=f'move it, as in x.to("{device}")',
-        )

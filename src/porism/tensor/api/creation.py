@@ -80,7 +80,9 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
 
 
 @accepts_complex
-def tensor(data: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tensor:
+def tensor(
+    data: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Return a tensor with a copy of the data: PyTorch's name for `asarray`.
 
     With `requires_grad` it keeps the gradients that `backward` computes, in `.grad`; those of a
@@ -95,7 +97,7 @@ def tensor(data: Any, dtype: Any = None, *, requires_grad: bool = False) -> Tens
             "the arguments are the values and their type; sizes alone give no values",
             f"for a tensor of a shape write porism.zeros({data}, {dtype})",
         )
-    made = asarray(data, dtype=dtype, copy=True)
+    made = asarray(data, dtype=dtype, device=device, copy=True)
     if isinstance(data, Tensor):
         made = Tensor(stopped(made.value_node))
     if requires_grad:

@@ -178,10 +178,12 @@ def _asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | No
 
 
 @implements("tensor")
-def _tensor(data: Any, dtype: Any = None, *, requires_grad: bool = False) -> Any:
+def _tensor(
+    data: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False
+) -> Any:
     if requires_grad:
         raise complex_operand("a complex tensor that requires a gradient")
-    z = _asarray(data, dtype=dtype, copy=True)
+    z = _asarray(data, dtype=dtype, device=device, copy=True)
     return pair(*(Tensor(stopped(part.value_node)) for part in (z.real_part, z.imag_part)))
 
 

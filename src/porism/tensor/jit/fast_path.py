@@ -134,8 +134,10 @@ def _on_device(check: Check, device: str) -> Check:
 
     def checked(given: Collection[Any], named: Collection[Any]) -> list[Storage] | None:
         found = check(given, named)
-        if found is None or any(device_name_of(storage) != device for storage in found):
-            return None
+        if found is not None:
+            for storage in found:
+                if device_name_of(storage) != device:
+                    return None
         return found
 
     return checked

@@ -170,14 +170,14 @@ class Replay:
     """The containers that hold captured tensors."""
     cells: list[tuple[types.CellType, Tensor]]
     """The closure cells that hold captured tensors."""
-    devices: list[tuple[Tensor, str | None]]
-    """The captured tensors, and the devices that they were on when they were traced."""
     lock: Any
     """Held while state is read and written, so that no other call interferes."""
     traced: Traced | None = None
     """What it computes, if values are checked."""
     fast_path: Any = None
     """The fast path to this trace, if there is one."""
+    devices: list[tuple[Tensor, str | None]] = field(default_factory=list)
+    """The captured tensors, and the devices that they were on when they were traced."""
     captured_ids: frozenset[int] = field(init=False)
     """The ids of the captured tensors."""
     captured_of: dict[int, Tensor] = field(init=False)

@@ -6,10 +6,12 @@ from typing import Any, Final
 
 from porism.base import device_use
 from porism.base.device_use import HOST
+from porism.base.errors import PorismError
 from porism.engine.device import device_table
 from porism.engine.device.device_table import UnknownDevice
 from porism.tensor.promotion import type_error
 from porism.tensor.tensor import Tensor, method
+from porism.tensor.user_line import users_line
 
 _OTHER_KINDS: Final = ("gpu", "mps", "xpu", "tpu")
 """Devices of other libraries, which are refused as such and not as types."""
@@ -44,6 +46,9 @@ def check_device(device: Any) -> str | None:
             device_table.find_device(name)
     except UnknownDevice as error:
         raise type_error(error.what, str(error.why), str(error.fix)) from None
+    except PorismError as error:
+        error.where = users_line()
+        raise
     return name
 
 
