@@ -8,7 +8,8 @@ reduction, among those that it closes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final
 
 from porism.base.dtypes import Kind
@@ -22,19 +23,25 @@ MAX_TRIP_COUNT: Final = 1 << 31
 """Iterations that a loop of unknown extent counts for; chosen by hand."""
 
 
-def lane_ranges(order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int) -> dict[UOp, int]:
+def lane_ranges(
+    order: Sequence[UOp],
+    expanded: Sequence[UOp],
+    max_lanes: int,
+    interleaved: Mapping[UOp, tuple[UOp, UOp]] = MappingProxyType({}),
+) -> dict[UOp, int]:
     """Return the ranges that become vector lanes, with their number of lanes; one per node at most.
 
     `expanded` are all UPCAST and UNROLL ranges, `max_lanes` is the widest vector. Ranges along
     which most accesses are contiguous come first: a store counts as two loads, and among equals a
-    range with contiguous stores comes first, since loads can be transposed.
+    range with contiguous stores comes first, since loads can be transposed. A store that can be
+    `interleaved` is contiguous along the range of its lanes, and not along that of its parts.
     """
     accesses = [n for n in order if n.op is ops.INDEX]
     stored = {n.src[0] for n in order if n.op is ops.STORE}
     lanes = _possible_lanes(order, expanded, max_lanes)
     chosen: dict[UOp, int] = {}
     scopes = {scope_of(n) for n in order}
-    for loop in sorted(lanes, key=lambda loop: _lane_order(loop, accesses, stored)):
+    for loop in sorted(lanes, key=lambda loop: _lane_order(loop, accesses, stored, interleaved)):
         together = {r for ranges in scopes if loop in ranges for r in ranges}
         if not together & chosen.keys():
             chosen[loop] = lanes[loop]
@@ -51,9 +58,19 @@ def _possible_lanes(
     return {loop: n for loop, n in lanes.items() if n > 1 and n.bit_count() == 1}
 
 
-def _lane_order(loop: UOp, accesses: Sequence[UOp], stored: Set[UOp]) -> tuple[int, bool, bool]:
+def _lane_order(
+    loop: UOp,
+    accesses: Sequence[UOp],
+    stored: Set[UOp],
+    interleaved: Mapping[UOp, tuple[UOp, UOp]],
+) -> tuple[int, bool, bool]:
     """Return a sort key: the most contiguous accesses, UPCAST, and contiguous stores come first."""
-    contiguous = [a for a in accesses if loop in a.ranges and _is_contiguous(a, loop)]
+    contiguous = [
+        a
+        for a in accesses
+        if loop in a.ranges
+        and (interleaved[a][0] is loop if a in interleaved else _is_contiguous(a, loop))
+    ]
     count = sum(_trip_count(a) * (2 if a in stored else 1) for a in contiguous)
     return -count, loop.arg[1] is not Axis.UPCAST, stored.isdisjoint(contiguous)
 
