@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import porism
+from fuzz.loop_nests.cases import Counts
+from fuzz.nests import faults_of
 from porism import Upcast
 from porism.backends.backend_table import BACKENDS
 from porism.lower.interleaved_stores import interleave
@@ -57,6 +59,11 @@ def test_results_of_all_lengths(lengths: tuple[int, int]) -> None:
     x = np.arange(5 * parts * columns, dtype=np.float32).reshape(5, parts, columns)
     result = porism.permute(porism.asarray(x), (0, 2, 1)) + 1
     np.testing.assert_array_equal(result.numpy(), x.transpose(0, 2, 1) + 1)
+
+
+def test_a_local_buffer_that_is_read_for_one_part_is_not_interleaved() -> None:
+    """Each part has a buffer of its own there, and is read before the next one is computed."""
+    assert not list(faults_of(900_004, Counts(), only="Upcast"))
 
 
 def test_enlarged_images_repeat_without_indices() -> None:

@@ -3,7 +3,8 @@
     for u < 16: for c < 2: y[2 * u + c] = x[c, u]     y[0:32] = the lanes of x[0, 0:16], x[1, 0:16]
 
 Of the two ranges, the longer one becomes the lanes, along which loads may be contiguous. The copies
-for the shorter one, its *parts*, are interleaved by shuffles, and stored as one vector.
+for the shorter one, its *parts*, are interleaved by shuffles, and stored as one vector. Both are
+closed by the END of the store: nothing comes after one part alone.
 """
 
 from __future__ import annotations
@@ -22,24 +23,31 @@ def interleaved_accesses(
 ) -> Mapping[UOp, tuple[UOp, UOp]]:
     """Return the access of each store that can be interleaved, with its ranges: lanes and parts."""
     found: dict[UOp, tuple[UOp, UOp]] = {}
-    for store in order:
-        if store.op is not ops.STORE or len(store.src[0].src) != 2:
-            continue
-        access = store.src[0]
-        address = access.src[1]
-        if is_masked(address):
-            continue
-        own = [r for r in expanded if r in access.ranges]
-        strides = {r: stride(address, r) for r in own}
-        for part in own:
-            count = int(part.vmax) + 1
-            if strides[part] != 1 or count not in INTERLEAVED_PARTS:
-                continue
-            for lane in own:
-                lanes = int(lane.vmax) + 1
-                if strides[lane] == count and count < lanes <= MAX_INTERLEAVED_LANES // count:
-                    found[access] = lane, part
+    for end in order:
+        if end.op is ops.END:
+            effect, *closed = end.src
+            own = [r for r in expanded if r in closed]
+            for store in effect.src if effect.op is ops.GROUP else (effect,):
+                ranges = _lanes_and_parts(store, own) if store.op is ops.STORE else None
+                if ranges is not None:
+                    found[store.src[0]] = ranges
     return found
+
+
+def _lanes_and_parts(store: UOp, own: Sequence[UOp]) -> tuple[UOp, UOp] | None:
+    """Return the ranges of lanes and of parts of a store, of those that its END closes."""
+    address = store.src[0].src[1]
+    if len(store.src[0].src) != 2 or is_masked(address):
+        return None
+    strides = {r: stride(address, r) for r in own if r in store.src[0].ranges}
+    for part in strides:
+        count = int(part.vmax) + 1
+        if strides[part] != 1 or count not in INTERLEAVED_PARTS:
+            continue
+        for lane, step in strides.items():
+            if step == count < int(lane.vmax) + 1 <= MAX_INTERLEAVED_LANES // count:
+                return lane, part
+    return None
 
 
 def interleave(parts: Sequence[UOp]) -> UOp:
