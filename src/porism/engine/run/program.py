@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -25,7 +24,7 @@ from porism.base.interrupts import run_off_main_thread
 from porism.base.settings import is_debugging, settings, unoverridden
 from porism.engine.cache import kernel_cache
 from porism.engine.profile import kernel_observer
-from porism.engine.profile.work_counts import node_evaluations
+from porism.engine.profile.work_counts import Extents, node_evaluations, nodes_by_loops
 from porism.engine.run import array_allocator
 from porism.engine.run.argument_block import (
     ArgumentBlock,
@@ -62,6 +61,10 @@ MAX_FUNCTIONS: Final = 4096
 
 LONG_RUN_NODES: Final = 1e9
 """Node evaluations from which on a run may take a second, at one a cycle of 1 GHz."""
+
+SHARED_NODES: Final = 1 << 19
+"""Node evaluations from which on threads share a kernel of symbolic sizes, chosen by hand: about
+twice as long as it takes to wake them."""
 
 _functions: dict[tuple[str, UOp, Actions | None], KernelFunction] = {}
 """Compiled kernels by backend, kernel, and tuned actions (None: those of the heuristic)."""
@@ -177,6 +180,8 @@ class Program:
         self.packs = [(copy, word) for copy, words in enumerate(layout.packed) for word in words]
         """Number and argument word of each use of a prepacked constant."""
         self._sizes: dict[tuple[int, ...], RunSizes] = {}
+        self._node_counts: list[dict[Extents, int]] | None = None
+        """The instructions of each kernel by their loops."""
         self._idle_blocks: list[ArgumentBlock] = []
 
     def run(self, inputs: Sequence[Array], variables: Mapping[str, int]) -> list[Array]:
@@ -324,16 +329,22 @@ class Program:
         buffers = [b for b in self.schedule.buffers if b.role is Role.OUTPUT]
         shared = [function.parallel for function in self.functions]
         offsets, arena = lay_out_arena(self.schedule, variables)
+        iterations = [1 if size is None else evaluate_size(size, variables) for size in shared]
+        if self._node_counts is None:
+            counts = {step.kernel: nodes_by_loops(step.kernel) for step in self.schedule.steps}
+            self._node_counts = [counts[step.kernel] for step in self.schedule.steps]
+        work = [node_evaluations(counts, variables) for counts in self._node_counts]
         sizes = RunSizes(
             values,
             tuple(
                 (element_count(buffer, variables) * dtype.itemsize, dtype, slots)
                 for buffer, (dtype, slots) in zip(buffers, self.outputs, strict=True)
             ),
-            tuple(1 if size is None else evaluate_size(size, variables) for size in shared),
+            tuple(iterations),
+            tuple(n if w >= SHARED_NODES else 1 for n, w in zip(iterations, work, strict=True)),
             tuple((offsets[number], word) for number, word in self.temporaries),
             arena,
-            _node_evaluations(self.schedule, variables) >= LONG_RUN_NODES,
+            sum(work) >= LONG_RUN_NODES,
         )
         if len(self._sizes) >= MAX_SIZES:
             self._sizes.clear()
@@ -353,6 +364,7 @@ class Program:
                 zip(sizes.shared, block.counts, strict=True)
             ):
                 block.jobs[3 * k + 2] = words[slot] = count
+            block.set_units(sizes.units)
         return sizes
 
 
@@ -364,12 +376,6 @@ def forget_functions() -> None:
             drop_unreferenced(_functions)
         finally:
             _lock.release()
-
-
-def _node_evaluations(schedule: Schedule, variables: Mapping[str, int]) -> float:
-    """Return how many nodes all kernels evaluate in a run, at most."""
-    kernels = Counter(step.kernel for step in schedule.steps)
-    return sum(node_evaluations(kernel, variables) * times for kernel, times in kernels.items())
 
 
 def _variable_names(schedule: Schedule) -> set[str]:

@@ -199,9 +199,9 @@ class GraphProgram:
         target: Any = node.target
         result = target(*args, **kwargs)
         meta = node.meta.get("val")
-        if isinstance(result, torch.Tensor) and isinstance(meta, torch.Tensor):
-            if all(isinstance(s, int) for s in meta.stride()):
-                result = with_strides(result, meta)
+        tensors = isinstance(result, torch.Tensor) and isinstance(meta, torch.Tensor)
+        if meta is not None and tensors and all(isinstance(s, int) for s in meta.stride()):
+            result = with_strides(result, meta)
         if isinstance(target, torch._ops.OpOverload):
             why = self.refused.get(node, "it is not in the table of operators")
             report().note_fallback(str(target), why)

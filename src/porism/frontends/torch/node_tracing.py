@@ -112,9 +112,7 @@ def _computation_dtype(node: Node) -> torch.dtype:
     result: torch.dtype = tensors_in(node.meta["val"])[0].dtype
     if result is not torch.bool:
         return result
-    operands: list[Any] = [
-        _number(a.meta["val"]) if isinstance(a, Node) else a for a in node.args
-    ]
+    operands: list[Any] = [_number(a.meta["val"]) if isinstance(a, Node) else a for a in node.args]
     operands = [a for a in operands if isinstance(a, (torch.Tensor, bool, int, float))]
     dtype = result
     for k, operand in enumerate(operands):
