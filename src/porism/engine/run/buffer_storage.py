@@ -87,7 +87,7 @@ def duplicate(storage: Storage) -> Storage:
     array = storage[0]
     if isinstance(array, np.ndarray):
         return storage_with_copy(array)
-    return array.device.duplicate(storage)  # type: ignore[no-any-return]
+    return array.device.duplicate(storage)
 
 
 def device_name_of(storage: Storage) -> str:
@@ -236,7 +236,7 @@ def realized_buffer(node: UOp) -> UOp | None:
     buffer = _realized.get(node)
     if buffer is None and _realized_fast_math and settings.fast_math:
         buffer = _realized_fast_math.get(node)
-    return buffer() if buffer.__class__ is ref else buffer  # type: ignore[operator,return-value]
+    return buffer() if buffer.__class__ is ref else buffer  # type: ignore[return-value]
 
 
 def note_movable(buffer: UOp, origin: UOp) -> None:

@@ -33,6 +33,7 @@ from porism.base.settings import settings
 from porism.engine.cache.schedule_cache import load_or_schedule
 from porism.engine.profile import program_observer
 from porism.engine.run.backend_runners import backend_of, forget_programs, run
+from porism.engine.run.bound_sizes import evaluate_size
 from porism.engine.run.buffer_storage import (
     Storage,
     buffer_for_array,
@@ -290,6 +291,4 @@ def _concrete_dim(dim: UOp) -> UOp:
     """Return the size of an axis as a CONST, with the values that its variables are bound to."""
     if dim.op is ops.CONST:
         return dim
-    from porism.evaluate import evaluate
-
-    return UOp.const(dim.dtype, int(evaluate(dim)[0]))
+    return UOp.const(dim.dtype, evaluate_size(dim, {}))
