@@ -15,7 +15,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import numpy as np
 
@@ -218,7 +218,7 @@ class Device(ABC):
             self._in_use += nbytes
             if self._in_use > self._peak:
                 self._peak = self._in_use
-        return array, address
+        return cast(Array, array), address
 
     def store(self, array: Array) -> Storage:
         """Return memory with a copy of an array of the host."""

@@ -111,7 +111,7 @@ class FakeDevice(Device):
             self._end = max(self._end, address + whole)
             with self.opened():
                 ctypes.memset(address, PATTERN, whole)
-        return address + MARGIN
+        return int(address) + MARGIN
 
     def free(self, address: int, nbytes: int) -> None:
         whole = _whole(nbytes)
@@ -153,7 +153,9 @@ class FakeDevice(Device):
         """Return memory as an array, which may be used while the memory is open."""
         if not size:
             return np.empty(0, dtype)
-        return np.frombuffer((ctypes.c_char * (size * dtype.itemsize)).from_address(address), dtype)
+        memory: Any = (ctypes.c_char * (size * dtype.itemsize)).from_address(address)
+        array: Array = np.frombuffer(memory, dtype)
+        return array
 
     # -- programs ----------------------------------------------------------------------------------
 

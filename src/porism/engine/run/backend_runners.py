@@ -187,7 +187,8 @@ def forget_programs() -> None:
         try:
             drop_unreferenced(_programs, lambda program: program.is_recent)
             drop_unreferenced(_device_programs, lambda program: program.is_recent)
-            for program in (*_programs.values(), *_device_programs.values()):
+            programs: list[Program | DeviceProgram] = [*_programs.values()]
+            for program in (*programs, *_device_programs.values()):
                 program.is_recent = False
         finally:
             _lock.release()

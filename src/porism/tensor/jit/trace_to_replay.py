@@ -12,7 +12,7 @@ from porism.base import device_use
 from porism.base.device_use import HOST
 from porism.base.settings import settings
 from porism.engine.run import array_allocator
-from porism.engine.run.backend_runners import prepare, runner
+from porism.engine.run.backend_runners import Prepared, prepare, runner
 from porism.engine.run.buffer_storage import (
     is_placeholder,
     node_storage,
@@ -359,10 +359,12 @@ def _captured_constants(
         free -= bytes_of(buffer)
         if free >= 0:
             packable.append(numbers[buffer])
-    program, device = None, HOST
-    if isinstance(wanted, Request) and schedule is not None:
-        device = wanted.device
-        program = prepare(schedule, frozenset(packable), device=device)
+    program: Prepared | None = None
+    device: str | None = HOST
+    if isinstance(wanted, Request):
+        if schedule is not None:
+            device = wanted.device
+            program = prepare(schedule, frozenset(packable), device=wanted.device)
     elif wanted is not None:
         device, program = None, wanted.prepared(frozenset(packable))
     packed = frozenset() if program is None else program.packed
