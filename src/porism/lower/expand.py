@@ -53,13 +53,16 @@ Iteration = tuple[int, ...]
 """Which copy of a node: the number of each of the ranges that the node is copied for."""
 
 
-def expand(kernel: UOp, max_lanes: int) -> UOp:
-    """Return the kernel without UPCAST and UNROLL ranges; vectors have at most `max_lanes`."""
+def expand(kernel: UOp, max_lanes: int, *, is_simd: bool = True) -> UOp:
+    """Return the kernel without UPCAST and UNROLL ranges; vectors have at most `max_lanes`.
+
+    `is_simd` says whether arithmetic on vectors is faster than on scalars, and not accesses alone.
+    """
     order = toposort(kernel)
     expanded = [r for r in order if r.op is ops.RANGE and r.arg[1] in EXPANDED_AXES]
     if not expanded:
         return kernel
-    return _Expander(order, expanded, max_lanes).run(kernel)
+    return _Expander(order, expanded, max_lanes, is_simd=is_simd).run(kernel)
 
 
 _SPECIAL: Final = frozenset({ops.INDEX, ops.REDUCE, ops.END})
@@ -82,14 +85,16 @@ class _Layout(NamedTuple):
 class _Expander:
     """The state of one expansion: the lanes, and the copies of each node that were made."""
 
-    def __init__(self, order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int) -> None:
+    def __init__(
+        self, order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int, *, is_simd: bool
+    ) -> None:
         self.prefixes = prefix_reductions(order)
         if self.prefixes:
             order = toposort(*(p.value for p in self.prefixes.values()), order[-1])
         self.order = order
         self.expanded = set(expanded)
         interleaved = interleaved_accesses(order, expanded)
-        self.lanes = lane_ranges(order, expanded, max_lanes, interleaved)
+        self.lanes = lane_ranges(order, expanded, max_lanes, interleaved, is_simd=is_simd)
         self.parts = {
             access: part
             for access, (lane, part) in interleaved.items()

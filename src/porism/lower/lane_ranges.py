@@ -34,18 +34,24 @@ def lane_ranges(
     expanded: Sequence[UOp],
     max_lanes: int,
     interleaved: Mapping[UOp, tuple[UOp, UOp]] = MappingProxyType({}),
+    *,
+    is_simd: bool = True,
 ) -> dict[UOp, int]:
     """Return the ranges that become vector lanes, with their number of lanes; one per node at most.
 
     `expanded` are all UPCAST and UNROLL ranges, `max_lanes` is the widest vector. Ranges whose
     vectors save most come first; among equals those with contiguous stores, since loads can be
     transposed. A store that can be `interleaved` is contiguous along the range of its lanes, and
-    not along that of its parts.
+    not along that of its parts. On a machine that has vectors for accesses alone, as a GPU
+    (`is_simd` is false), a range is taken only if accesses are contiguous along it.
     """
     stored = {n.src[0] for n in order if n.op is ops.STORE}
     lanes = _possible_lanes(order, expanded, max_lanes)
     chosen: dict[UOp, int] = {}
     scopes = {scope_of(n) for n in order}
+    if not is_simd:
+        order = [n for n in order if n.op is ops.INDEX]
+        lanes = {r: n for r, n in lanes.items() if any(_is_contiguous(a, r) for a in order)}
 
     def key(loop: UOp) -> tuple[float, bool, bool]:
         return _lane_order(loop, lanes[loop], order, stored, interleaved)
