@@ -10,8 +10,9 @@
   scheduling settings; then on disk (`cache/schedule_cache`); then it is made
   (`pipeline.schedule_graph`).
 - The program, the schedule in machine code, is looked up in memory by schedule, backend and
-  constant inputs (`backend_runners`). Its kernels are looked up in memory by kernel and actions
-  (`program`), then on disk (`cache/kernel_cache`); the rest are lowered and compiled together.
+  constant inputs (`backend_runners`); then on disk (`cache/program_cache`). Or its kernels are
+  looked up in memory by kernel and actions (`program`), then on disk (`cache/kernel_cache`); the
+  rest are lowered and compiled together.
 - A run writes addresses into an argument block and makes one native call (`program`).
 
 All nodes of a request are on one device. Where a program uses others than the processor, values are
