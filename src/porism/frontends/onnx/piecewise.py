@@ -88,7 +88,7 @@ def _is_small(values: Sequence[Value]) -> bool:
     """Whether NumPy takes less time to compute with values than it takes to start a kernel."""
     if not all(v is None or isinstance(v, (Tensor, np.ndarray)) for v in values):
         return False
-    return sum(math.prod(v.shape) for v in values if v is not None) <= MOST_ELEMENTS
+    return bool(sum(math.prod(v.shape) for v in values if v is not None) <= MOST_ELEMENTS)
 
 
 class Piece:
