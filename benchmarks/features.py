@@ -81,6 +81,7 @@ FEATURES: Mapping[str, Feature] = {
         {STRATEGY + "column_reductions.choose_column_panels": nothing}
     ),
     "lanes of outer loops": feature({STRATEGY + "outer_loop_lanes.vectorize_outer_loop": no}),
+    "interleaved stores": feature({STRATEGY + "streaming_strategy._interleave_stores": no}),
     "segmented loops": feature({STRATEGY + "segmented_loops.unroll_segments": nothing}),
     "register transposes": feature(
         {STRATEGY + "streaming_strategy._contiguous_for_loads": nothing}

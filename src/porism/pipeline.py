@@ -181,6 +181,10 @@ def _max_lanes(target: Target) -> int:
     return max(target.vector_bits, default=8 * max(target.load_bytes)) // 8
 
 
+def _expand(kernel: UOp, target: Target) -> UOp:
+    return expand(kernel, _max_lanes(target), is_simd=not has_blocks(target))
+
+
 def _machine(target: Target) -> Machine:
     return Machine(target=target, saturating_casts=True, divides_by_constants=True)
 
@@ -225,7 +229,7 @@ TARGET_STAGES: Final = (
     TargetStage("group reduce", lambda kernel, _: group_reduce(kernel), THREADS, only=has_blocks),
     TargetStage("gpu dims", gpu_dims, THREADS, only=has_blocks),
     TargetStage("masks on loads", lambda kernel, _: _apply(SYMBOLIC_LATE)(kernel), THREADS),
-    TargetStage("expand", lambda kernel, target: expand(kernel, _max_lanes(target)), LANES),
+    TargetStage("expand", _expand, LANES),
     TargetStage("symbolic on lanes", lambda kernel, _: _apply(SYMBOLIC)(kernel), LANES),
     TargetStage("index dtype", lambda kernel, _: lower_index_dtype(kernel), WORDS),
     TargetStage("decompose", lambda kernel, target: decompose(kernel, _machine(target)), WORDS),

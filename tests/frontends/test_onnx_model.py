@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import porism
 from porism.base.errors import PorismError
+from porism.frontends.onnx.imported_graph import Node
+from porism.frontends.onnx.piecewise import PiecewiseProgram
 from tests.frontends.onnx_models import model, proto
 
 MLP = """
@@ -490,3 +492,48 @@ def test_a_quantized_gemm_has_exact_sums(rounded: bool) -> None:
         expected = np.clip(np.rint(expected / 2) + 7, 0, 255).astype(np.uint8)
     found = loaded({"a": a, "b": b, "c": c, "w": w})["y"].numpy()
     np.testing.assert_array_equal(found, expected)
+
+
+CUT = """g (float[N] x, float[1] w) => (float[M] y) <float[1] w = {2.0}> {
+    where = NonZero(x)
+    index = Transpose(where)
+    kept = GatherND(x, index)
+    one = Constant <value: tensor = float[1] {1.0}>()
+    more = Add(kept, one)
+    y = Mul(more, w)
+}"""
+
+
+def test_an_initializer_that_is_given_counts_where_a_graph_is_cut() -> None:
+    net = model(CUT)
+    x = np.array([0, 3, 0, 5], np.float32)
+    assert net(x=x)["y"].numpy().tolist() == [8, 12]
+    assert net(x=x, w=np.array([10], np.float32))["y"].numpy().tolist() == [40, 60]
+    assert net(x=x)["y"].numpy().tolist() == [8, 12]
+
+
+def test_a_graph_that_is_cut_computes_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a piece is cut, what was computed before it is kept."""
+    computed: list[str] = []
+    run_node = PiecewiseProgram.run_node
+
+    def counted(program: PiecewiseProgram, node: Node, names: dict[str, Any]) -> None:
+        computed.append(node.op)
+        run_node(program, node, names)
+
+    monkeypatch.setattr(PiecewiseProgram, "run_node", counted)
+    text = """g (float[N] x) => (float[L] z) {
+        first = NonZero(x)
+        first_index = Transpose(first)
+        kept = GatherND(x, first_index)
+        one = Constant <value: tensor = float[1] {3.0}>()
+        less = Sub(kept, one)
+        second = NonZero(less)
+        second_index = Transpose(second)
+        z = GatherND(less, second_index)
+    }"""
+    net = model(text)
+    for _ in range(2):
+        x = np.array([0, 3, 0, 5], np.float32)
+        assert net(x=x)["z"].numpy().tolist() == [2]
+    assert computed == ["NonZero"] * 4

@@ -215,7 +215,7 @@ REFUSED = [
     (Pack(1, ("r1",)), "the load does not depend on r1", "leave out r1"),
     (Pack(1, ("r0", "r0")), "names a loop twice", "name it once"),
     (Pack(1, ("r0",), 1), "buffer 1 has no load 1", "the kernel has 1 of them"),
-    (Pack(0, ("r0",)), "buffer 0 is written as well", "pack a buffer that is only read"),
+    (Pack(0, ("r0",)), "buffer 0 is written as well", "copy a buffer that is only read"),
     (Pack(3, ("r0",)), "buffer 3 has no load 0", "the kernel has 0 of them"),
     (Block("r2", 12, "r1"), "the extent of r2 is 12", "not larger than a block of 12"),
     (Block("r1", 2, "r0"), "a loop of the kind loop", "must be of the kind reduce"),

@@ -110,6 +110,8 @@ def test_every_action_is_proposed_where_it_is_legal() -> None:
     )
     gpu = {type(action) for action, _ in legal_actions(product(20, 32, 48, H200), H200)}
     assert gpu >= {Upcast, Unroll, *(ACTIONS[n] for n in ("Local", "Group", "GroupTop"))}
+    tiled = ACTIONS["Local"]("r1", 16).apply(product(20, 32, 48, H200), H200)
+    assert ACTIONS["Stage"] in {type(action) for action, _ in legal_actions(tiled, H200)}
 
 
 # -- the cost model --------------------------------------------------------------------------------

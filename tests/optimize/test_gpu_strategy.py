@@ -21,6 +21,7 @@ from porism.optimize.actions.gpu.thread_block_actions import Group, Local
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.gpu.tile_shapes import TileShape, estimated_seconds, tile_shapes
+from porism.pipeline import lower_kernel
 from porism.rules.addresses.launch_dims import launch_of
 from tests.block_kernels import (
     CASES,
@@ -138,6 +139,16 @@ def test_products_of_halves_use_tensor_cores_and_staged_strips(target: Target) -
 def test_products_of_floats_are_tiled() -> None:
     actions = chosen(product_case(2048, 2048, 2048, f32, f32), H200)
     assert sum(isinstance(a, Stage) for a in actions) == 2
+
+
+def test_a_thread_has_an_accumulator_for_each_of_its_elements() -> None:
+    """Lanes along k would be accumulators as well, and exceed the registers of a thread."""
+    kernel = product_case(2048, 2048, 2048, f32, f32).kernel
+    actions = chosen(product_case(2048, 2048, 2048, f32, f32), H200)
+    copies = [a.amount for a in actions if isinstance(a, Upcast)]
+    lines = lower_kernel(kernel, H200, actions=actions)
+    registers = [n for n in lines if n.op is ops.DEFINE_REG]
+    assert sum(n.dtype.element.count for n in registers) == np.prod(copies)
 
 
 def test_a_product_of_tensor_cores_is_right() -> None:

@@ -19,7 +19,14 @@ from porism.ir import ops
 from porism.ir.node import UOp
 from porism.ir.traversal import rebuild
 from porism.pipeline import schedule_graph
-from porism.schedule.memory_plan import ALIGNMENT, Lifetime, Plan, plan_memory
+from porism.schedule.memory_plan import (
+    ALIGNMENT,
+    Lifetime,
+    Plan,
+    lay_out_slots,
+    plan_memory,
+    plan_slots,
+)
 from porism.schedule.schedule import Schedule, Step
 from tests.schedule.test_stages import arrays_for
 from tests.tensors import tensor_graphs
@@ -139,6 +146,37 @@ def test_every_order_that_is_allowed_keeps_the_contents(
             begin, end = place(life, actual.offsets[which])
             if life.written == kernel:
                 arena[begin:end] = which
+
+
+@given(some_lives(), st.data())
+def test_slots_keep_the_contents_for_all_sizes(
+    made: tuple[int, list[Lifetime]], data: DataObject
+) -> None:
+    kernels, lives = made
+    actual = plan_slots(lives)
+    sizes = [data.draw(st.integers(0, 2 * life.size)) for life in lives]
+    offsets, peak = lay_out_slots(actual.slots, sizes)
+    places = [(offset, offset + size) for offset, size in zip(offsets, sizes, strict=True)]
+    arena = np.full(peak, -1)
+    for kernel in some_order(data, waits(kernels, lives, actual)):
+        for which, (life, (begin, end)) in enumerate(zip(lives, places, strict=True)):
+            if kernel in life.read:
+                assert (arena[begin:end] == which).all(), f"kernel {kernel} reads value {which}"
+        for which, (life, (begin, end)) in enumerate(zip(lives, places, strict=True)):
+            if life.written == kernel:
+                assert end <= peak
+                arena[begin:end] = which
+
+
+def test_a_slot_is_shared_by_sizes_that_are_near() -> None:
+    large, small = 1 << 40, 1000
+    lives = [
+        *(Lifetime(large, 0, (2,)), Lifetime(small, 1, (2,)), Lifetime(small, 2, (3,))),
+        *(Lifetime(small, 3, (4,)), Lifetime(large, 3, (4,))),
+    ]
+    actual = plan_slots(lives)
+    assert actual.slots == (0, 1, 2, 1, 0)
+    assert lay_out_slots(actual.slots, [512, 128, 128, 128, 256])[1] == 512 + 128 + 128
 
 
 def test_a_chain_needs_two_places() -> None:

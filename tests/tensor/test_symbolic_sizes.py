@@ -10,6 +10,7 @@ import pytest
 
 import porism
 from porism.base.errors import ShapeError
+from porism.base.settings import settings
 from tests.tensor.oracle import refuses
 from tests.tensor.singles import singles
 
@@ -142,3 +143,37 @@ def test_a_computed_part_goes_with_others() -> None:
 def test_reshapes_that_merge_a_symbolic_axis() -> None:
     part = porism.asarray(X.reshape(2, 6, 2))[:, : N.bind(3)]
     same(part.reshape(2, -1), X.reshape(2, 6, 2)[:, :3].reshape(2, -1))
+
+
+@pytest.mark.parametrize("backend", ["llvm", "reference"])
+def test_temporaries_take_the_memory_of_bound_values(backend: str) -> None:
+    """One program serves all values; its arena is not as large as the bounds allow."""
+    rng = np.random.default_rng(0)
+    weight = singles(rng.normal(size=(8, 8)))
+    n, m = porism.Variable("n", 1, 1 << 28), porism.Variable("m", 1, 1 << 28)
+
+    @porism.jit
+    def attend(x: Any) -> Any:
+        h = (x @ porism.asarray(weight)).softmax(-1)
+        scores = (h @ h.mT).softmax(-1)
+        return scores @ h + (scores @ x).sum((0, 1))
+
+    with settings.override(backend=backend):
+        before = porism.memory().peak
+        for batch, length in ((2, 3), (1, 9), (5, 2), (2, 3)):
+            data = singles(rng.normal(size=(batch, length, 8)))
+            x = porism.asarray(data).reshape(m.bind(batch), n.bind(length), 8)
+            found = attend(x).numpy()
+            np.testing.assert_allclose(found, _attended(data, weight), rtol=1e-4)
+        assert attend.traces == 1
+        assert porism.memory().peak < before + (1 << 24)
+
+
+def _attended(x: Any, weight: Any) -> Any:
+    def softmax(v: Any) -> Any:
+        e = np.exp(v - v.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    h = softmax(x @ weight)
+    scores = softmax(h @ h.swapaxes(-1, -2))
+    return scores @ h + (scores @ x).sum((0, 1))

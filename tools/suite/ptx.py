@@ -31,6 +31,7 @@ from porism.backends.nvptx.ptx_compiler import PtxModule, ptx_module
 from porism.base.gpu_targets import TARGETS
 from porism.base.settings import settings
 from porism.base.target import Target
+from porism.engine.run.buffer_storage import realized_buffer
 from porism.engine.run.realize import request
 from porism.ir.node import UOp
 from porism.pipeline import lower_kernel, schedule_graph
@@ -95,7 +96,10 @@ CORPUS: Final[Mapping[str, Program]] = {
 
 def kernels_of(roots: Sequence[Tensor], target: Target) -> list[UOp]:
     """Return the kernels that compute some tensors on a target."""
-    graph = request([t.node for t in roots]).graph
+    computed = [t.node for t in roots if realized_buffer(t.node) is None]
+    if not computed:
+        return []
+    graph = request(computed).graph
     return [step.kernel for step in schedule_graph(graph, target=target).steps]
 
 

@@ -17,14 +17,16 @@ The caches, with their keys:
     run plan            structure, device, settings             -
     parametrized graph  graph                                   -
     schedule            graph, settings                         graph, settings, sources
-    program             schedule, backend, constant inputs      -
+    program             schedule, backend, constant inputs      schedule, constants, environment
     device program      schedule, backend, device               -
     prepacked kernel    backend, kernel, constants, actions     -
     compiled kernel     backend, kernel, actions                kernel, actions, environment
     tuned actions       backend, threads, kernel                kernel, threads, environment
 
 They live in run/run_plans; run/parametrize_constants; run/realize and cache/schedule_cache;
-run/backend_runners; run/prepacked_constants; run/program and cache/kernel_cache; tune/tuning_cache.
+run/backend_runners and cache/program_cache; run/prepacked_constants; run/program and
+cache/kernel_cache; tune/tuning_cache. `tensor/jit/stored_replay` keeps replays of functions whose
+content has a key, such as graphs of ONNX files.
 The environment is target, compiler, settings and the sources of Porism. A process whose sources
 were edited while it runs uses no cache on disk.
 """

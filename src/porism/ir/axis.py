@@ -42,3 +42,9 @@ BLOCK_INDEX: Final = "block"
 
 THREAD_INDEX: Final = "thread"
 """The prefix of the name of a SPECIAL that is a thread index; the dimension's number follows."""
+
+INTERLEAVED_PARTS: Final = (2, 4, 8)
+"""Iterations of an UPCAST range whose stores can be interleaved with those of another one."""
+
+MAX_INTERLEAVED_LANES: Final = 64
+"""Lanes of a vector that is interleaved, at most; chosen by hand."""

@@ -29,6 +29,7 @@ from porism.ir.axis import EXPANDED_AXES
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
+from porism.lower.interleaved_stores import interleave, interleaved_accesses
 from porism.lower.lane_prefixes import Prefixes, last_lane, prefix_reduce, prefix_reductions
 from porism.lower.lane_ranges import (
     MAX_LANE_STRIDE,
@@ -52,13 +53,16 @@ Iteration = tuple[int, ...]
 """Which copy of a node: the number of each of the ranges that the node is copied for."""
 
 
-def expand(kernel: UOp, max_lanes: int) -> UOp:
-    """Return the kernel without UPCAST and UNROLL ranges; vectors have at most `max_lanes`."""
+def expand(kernel: UOp, max_lanes: int, *, is_simd: bool = True) -> UOp:
+    """Return the kernel without UPCAST and UNROLL ranges; vectors have at most `max_lanes`.
+
+    `is_simd` says whether arithmetic on vectors is faster than on scalars, and not accesses alone.
+    """
     order = toposort(kernel)
     expanded = [r for r in order if r.op is ops.RANGE and r.arg[1] in EXPANDED_AXES]
     if not expanded:
         return kernel
-    return _Expander(order, expanded, max_lanes).run(kernel)
+    return _Expander(order, expanded, max_lanes, is_simd=is_simd).run(kernel)
 
 
 _SPECIAL: Final = frozenset({ops.INDEX, ops.REDUCE, ops.END})
@@ -81,13 +85,22 @@ class _Layout(NamedTuple):
 class _Expander:
     """The state of one expansion: the lanes, and the copies of each node that were made."""
 
-    def __init__(self, order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int) -> None:
+    def __init__(
+        self, order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int, *, is_simd: bool
+    ) -> None:
         self.prefixes = prefix_reductions(order)
         if self.prefixes:
             order = toposort(*(p.value for p in self.prefixes.values()), order[-1])
         self.order = order
         self.expanded = set(expanded)
-        self.lanes = lane_ranges(order, expanded, max_lanes)
+        interleaved = interleaved_accesses(order, expanded)
+        self.lanes = lane_ranges(order, expanded, max_lanes, interleaved, is_simd=is_simd)
+        self.parts = {
+            access: part
+            for access, (lane, part) in interleaved.items()
+            if self.lanes.get(lane) == int(lane.vmax) + 1
+        }
+        """For each access of an interleaved store the range of its parts."""
         self.store_targets = {n.src[0] for n in order if n.op is ops.STORE}
         self.copies: dict[UOp, dict[Iteration, UOp]] = {}
         self.copied_for: dict[UOp, tuple[UOp, ...]] = {}
@@ -108,7 +121,8 @@ class _Expander:
         for node in self.order:
             copied_for = tuple([r for r in node.ranges if r in expanded]) if node.ranges else ()
             self.copied_for[node] = copied_for
-            if node in expanded or node.op in _SPECIAL:
+            is_interleaved = node.op is ops.STORE and node.src[0] in self.parts
+            if node in expanded or node.op in _SPECIAL or is_interleaved:
                 copies[node] = {
                     iteration: self._copy(node, dict(zip(copied_for, iteration, strict=True)))
                     for iteration in self._iterations(copied_for)
@@ -180,9 +194,11 @@ class _Expander:
     # -- one copy ----------------------------------------------------------------------------------
 
     def _copy(self, node: UOp, values: dict[UOp, int]) -> UOp:
-        """Return one copy of a range, an INDEX, a REDUCE or an END."""
+        """Return one copy of a range, an INDEX, a REDUCE, an END or an interleaved STORE."""
         if node in self.expanded:
             return self._range_value(node, values[node])
+        if node.op is ops.STORE:
+            return self._interleaved_store(node, values)
         if node.op is ops.INDEX:
             access = self._access(node, values)
             if node not in self.store_targets and _is_masked_out(access):
@@ -237,6 +253,21 @@ class _Expander:
             layout = _Layout(self._lane_count(node), indices, conditions, contiguous, varies)
             self.layouts[node] = layout
         return layout
+
+    def _interleaved_store(self, node: UOp, values: dict[UOp, int]) -> UOp:
+        """Return the store of all parts for the first one, and nothing for the others."""
+        access, value = node.src
+        part = self.parts[access]
+        if values[part]:
+            return ops.NOOP()
+        copies = [self._copy_at(value, values | {part: k}) for k in range(self._copy_count(part))]
+        width = self._lane_count(access)
+        together = interleave([broadcast(copy, width) for copy in copies])
+        at = self._first_lane(access.src[1], values)
+        target = self._copy_at(access.src[0], values).index(
+            at, dtype=access.dtype.vec(together.dtype.count)
+        )
+        return ops.STORE(target, together, arg=node.arg)
 
     # -- loads whose lanes are not contiguous ------------------------------------------------------
 

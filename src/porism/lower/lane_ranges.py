@@ -8,7 +8,8 @@ reduction, among those that it closes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final
 
 from porism.base.dtypes import Kind, index
@@ -28,18 +29,34 @@ MAX_TRIP_COUNT: Final = 1 << 31
 """Iterations that a loop of unknown extent counts for; chosen by hand."""
 
 
-def lane_ranges(order: Sequence[UOp], expanded: Sequence[UOp], max_lanes: int) -> dict[UOp, int]:
+def lane_ranges(
+    order: Sequence[UOp],
+    expanded: Sequence[UOp],
+    max_lanes: int,
+    interleaved: Mapping[UOp, tuple[UOp, UOp]] = MappingProxyType({}),
+    *,
+    is_simd: bool = True,
+) -> dict[UOp, int]:
     """Return the ranges that become vector lanes, with their number of lanes; one per node at most.
 
     `expanded` are all UPCAST and UNROLL ranges, `max_lanes` is the widest vector. Ranges whose
     vectors save most come first; among equals those with contiguous stores, since loads can be
-    transposed.
+    transposed. A store that can be `interleaved` is contiguous along the range of its lanes, and
+    not along that of its parts. On a machine that has vectors for accesses alone, as a GPU
+    (`is_simd` is false), a range is taken only if accesses are contiguous along it.
     """
     stored = {n.src[0] for n in order if n.op is ops.STORE}
     lanes = _possible_lanes(order, expanded, max_lanes)
     chosen: dict[UOp, int] = {}
     scopes = {scope_of(n) for n in order}
-    for loop in sorted(lanes, key=lambda loop: _lane_order(loop, lanes[loop], order, stored)):
+    if not is_simd:
+        order = [n for n in order if n.op is ops.INDEX]
+        lanes = {r: n for r, n in lanes.items() if any(_is_contiguous(a, r) for a in order)}
+
+    def key(loop: UOp) -> tuple[float, bool, bool]:
+        return _lane_order(loop, lanes[loop], order, stored, interleaved)
+
+    for loop in sorted(lanes, key=key):
         together = {r for ranges in scopes if loop in ranges for r in ranges}
         if not together & chosen.keys():
             chosen[loop] = lanes[loop]
@@ -57,16 +74,25 @@ def _possible_lanes(
 
 
 def _lane_order(
-    loop: UOp, lanes: int, order: Sequence[UOp], stored: Set[UOp]
+    loop: UOp,
+    lanes: int,
+    order: Sequence[UOp],
+    stored: Set[UOp],
+    interleaved: Mapping[UOp, tuple[UOp, UOp]],
 ) -> tuple[float, bool, bool]:
     """Return a sort key: the largest savings, UPCAST, and contiguous stores come first."""
     nodes = [n for n in order if loop in n.ranges or (n.op is ops.REDUCE and loop in n.src)]
-    saved = sum(_saved(n, loop, lanes, n in stored) for n in nodes)
-    has_stores = any(n in stored and _is_contiguous(n, loop) for n in nodes)
-    return -saved, loop.arg[1] is not Axis.UPCAST, not has_stores
+    contiguous = {
+        n
+        for n in nodes
+        if n.op is ops.INDEX
+        and (interleaved[n][0] is loop if n in interleaved else _is_contiguous(n, loop))
+    }
+    saved = sum(_saved(n, loop, lanes, n in stored, n in contiguous) for n in nodes)
+    return -saved, loop.arg[1] is not Axis.UPCAST, stored.isdisjoint(contiguous)
 
 
-def _saved(node: UOp, loop: UOp, lanes: int, is_stored: bool) -> float:
+def _saved(node: UOp, loop: UOp, lanes: int, is_stored: bool, is_contiguous: bool) -> float:
     """Return the additions that vectors along a range save for a node, beside one at a time.
 
     A contiguous access of all lanes is one; other loads of a tile are transposed, with a shuffle
@@ -74,7 +100,7 @@ def _saved(node: UOp, loop: UOp, lanes: int, is_stored: bool) -> float:
     """
     if node.op is ops.INDEX:
         weight = 2 if is_stored else 1
-        if _is_contiguous(node, loop):
+        if is_contiguous:
             per_access = 1 - 1 / lanes
         elif is_stored or not _has_columns(node, loop, lanes):
             per_access = -1.0

@@ -17,7 +17,7 @@ from porism.backends.llvm.llvm_arithmetic import ARITHMETIC, Arithmetic
 from porism.backends.llvm.llvm_compiler import target_machine
 from porism.backends.llvm.llvm_memory import MemoryWriter
 from porism.backends.llvm.llvm_types import conversion, literal, mangle, type_of
-from porism.base.dtypes import Kind
+from porism.base.dtypes import DType, Kind, f32, i32
 from porism.base.errors import PorismError
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -151,10 +151,48 @@ class Renderer(MemoryWriter):
         elif word == "":
             self.values[node] = self.value(source)
         elif word.endswith("sat"):
-            name = f"llvm.{word}.{mangle(target)}.{mangle(type_of(source.dtype))}"
-            self.values[node] = self.call(name, target, self.typed(source))
+            self.values[node] = self._saturated(word, source, node.dtype)
         else:
             self.values[node] = self.emit(f"{word} {self.typed(source)} to {target}")
+
+    def _saturated(self, word: str, source: UOp, dtype: DType) -> str:
+        """Return floats as the nearest integers of a type; NaN becomes 0.
+
+        LLVM has an intrinsic for that, which converts vectors lane by lane.
+        """
+        if dtype.count == 1:
+            name = f"llvm.{word}.{mangle(type_of(dtype))}.{mangle(type_of(source.dtype))}"
+            return self.call(name, type_of(dtype), self.typed(source))
+        lane, x, floats = dtype.element, self.value(source), source.dtype
+        if floats.element.bits < f32.bits:  # which has no limits of 16 bits
+            wider = f32.vec(dtype.count)
+            x, floats = self.emit(f"fpext {type_of(floats)} {x} to {type_of(wider)}"), wider
+        kind, truth = type_of(floats), f"<{dtype.count} x i1>"
+        integers = i32.vec(dtype.count) if lane.bits < i32.bits else dtype
+        convert = word.removesuffix(".sat") if integers is dtype else "fptosi"
+
+        def select(condition: str, bound: str, value: str, of: DType, yes: str) -> str:
+            is_so = self.emit(f"fcmp {condition} {kind} {value}, {bound}")
+            return self.emit(f"select {truth} {is_so}, {type_of(of)} {yes}")
+
+        low, end = literal(floats, float(lane.min)), literal(floats, float(int(lane.max) + 1))
+        zero = literal(integers, 0)
+        if integers is not dtype:  # both limits are floats
+            high = literal(floats, float(lane.max))
+            limited = select("ogt", low, x, floats, f"{x}, {kind} {low}")
+            limited = select("olt", high, limited, floats, f"{limited}, {kind} {high}")
+            result = self.emit(f"fptosi {kind} {limited} to {type_of(integers)}")
+            if lane.min < 0:
+                result = select("uno", x, x, integers, f"{zero}, {type_of(integers)} {result}")
+            return self.emit(f"trunc {type_of(integers)} {result} to {type_of(dtype)}")
+        nothing = literal(floats, 0.0)
+        inside = select("oge", low, x, floats, f"{x}, {kind} {nothing}")
+        inside = select("olt", end, inside, floats, f"{inside}, {kind} {nothing}")
+        result = self.emit(f"{convert} {kind} {inside} to {type_of(dtype)}")
+        for condition, at, bound in (("olt", low, lane.min), ("oge", end, lane.max)):
+            yes = f"{literal(dtype, bound)}, {type_of(dtype)} {result}"
+            result = select(condition, at, x, dtype, yes)
+        return result
 
     def bitcast(self, node: UOp) -> None:
         target = type_of(node.dtype)

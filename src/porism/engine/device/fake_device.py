@@ -111,7 +111,7 @@ class FakeDevice(Device):
             self._end = max(self._end, address + whole)
             with self.opened():
                 ctypes.memset(address, PATTERN, whole)
-        return address + MARGIN
+        return int(address) + MARGIN
 
     def free(self, address: int, nbytes: int) -> None:
         whole = _whole(nbytes)

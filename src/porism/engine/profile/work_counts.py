@@ -71,19 +71,29 @@ def work_of(kernel: UOp, variables: Mapping[str, int]) -> Work:
     return Work(flops, _bytes(order, trip_counts))
 
 
-def node_evaluations(kernel: UOp, variables: Mapping[str, int]) -> float:
-    """Return how many nodes a kernel evaluates, at most, for some values of its variables."""
-    trip_counts: dict[tuple[UOp, ...], float] = {(): 1.0}
-    extents = _TripCounts(variables).extent
-    total = 0.0
+Extents = tuple[UOp, ...]
+"""The extents of the loops around a node."""
+
+
+def nodes_by_loops(kernel: UOp) -> dict[Extents, int]:
+    """Return how many instructions of a kernel are inside of the same loops, by their extents."""
+    counts: dict[Extents, int] = {}
     for node in toposort(kernel):
         loops = node.ranges
         if node.op is ops.REDUCE:
             loops += tuple(r for r in node.src[1:] if r.op is ops.RANGE)
-        if loops not in trip_counts:
-            trip_counts[loops] = math.prod(float(extents(loop.src[0])) for loop in loops)
-        total += trip_counts[loops] * INSTRUCTIONS.get(node.op, 1)
-    return total
+        extents = tuple([loop.src[0] for loop in loops])
+        counts[extents] = counts.get(extents, 0) + INSTRUCTIONS.get(node.op, 1)
+    return counts
+
+
+def node_evaluations(counts: Mapping[Extents, int], variables: Mapping[str, int]) -> float:
+    """Return how many instructions run, at most, for some values of the variables."""
+    extent = _TripCounts(variables).extent
+    return sum(
+        count * math.prod(float(max(extent(e), 0)) for e in extents)
+        for extents, count in counts.items()
+    )
 
 
 INSTRUCTIONS: Final[Mapping[Op, int]] = dict.fromkeys(

@@ -15,6 +15,7 @@ import numpy as np
 from porism.backends.kernel_function import KernelFunction
 from porism.backends.llvm.thread_pool import BATCH_JOB_WORDS, ORDER_WORDS, batch_function
 from porism.engine.cache.program_cache import CompiledSchedule
+from porism.ir import ops
 from porism.schedule.schedule import Schedule, launches
 
 UNIT_BYTES: Final = 1 << 16
@@ -32,6 +33,8 @@ class RunSizes:
     outputs: tuple[OutputSlots, ...]
     shared: tuple[int, ...]
     """The iterations of the parallel loop of each kernel; 1 if it has none."""
+    units: tuple[int, ...]
+    """The parts that threads may share these iterations in: 1 where a kernel has little work."""
     temporaries: tuple[tuple[int, int], ...]
     """Offsets in the arena, and the argument words that hold the addresses."""
     arena: int
@@ -84,7 +87,7 @@ class ArgumentBlock:
 
     __slots__ = (
         "address", "arena", "batches", "counts", "fixed", "jobs", "order", "pool", "sizes",
-        "varying", "words",
+        "units", "varying", "words",
     )  # fmt: skip
 
     def __init__(
@@ -107,11 +110,16 @@ class ArgumentBlock:
             self.jobs[3 * k + 1] = start + 8 * layout.begins[k]
         self.counts: list[tuple[Any, int]] = []
         """Where the iterations of each kernel are written for its launch."""
+        self.units: list[tuple[int, Any, int]] = []
+        """Kernels whose units differ between runs: its table, and its word in the order."""
         self.batches: list[Any] = []
         for number, members in enumerate(groups):
             slot = ORDER_WORDS + 3 * number
+            extent = functions[members[0]].parallel
             if len(members) > 1:
                 self._add_batch(schedule, members, slot)
+            elif extent is not None and extent.op is not ops.CONST:
+                self._add_alone(members[0], slot)
             else:
                 self.order[slot], self.order[slot + 1] = self._job(members[0])
                 self.counts.append((self.order, slot + 2))
@@ -130,6 +138,20 @@ class ArgumentBlock:
         self.batches.append(table)
         job = batch_function(), ctypes.addressof(table), first
         self.order[slot], self.order[slot + 1], self.order[slot + 2] = job
+
+    def _add_alone(self, number: int, slot: int) -> None:
+        """Write a job that runs one kernel, in as many units as the work of a run is worth."""
+        table = (ctypes.c_int64 * (1 + BATCH_JOB_WORDS))(1)
+        table[1], table[2] = self._job(number)
+        self.counts.append((table, 3))
+        self.units.append((number, table, slot + 2))
+        self.batches.append(table)
+        self.order[slot], self.order[slot + 1] = batch_function(), ctypes.addressof(table)
+
+    def set_units(self, units: Sequence[int]) -> None:
+        """Write the units of the kernels that have other ones in each run."""
+        for number, table, word in self.units:
+            table[5] = self.order[word] = units[number]
 
     def _job(self, number: int) -> tuple[int, int]:
         """Return the addresses of a kernel and of its arguments."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -26,7 +25,7 @@ from porism.base.settings import is_debugging, settings, unoverridden
 from porism.engine.cache import kernel_cache, program_cache
 from porism.engine.cache.program_cache import CompiledSchedule
 from porism.engine.profile import kernel_observer
-from porism.engine.profile.work_counts import node_evaluations
+from porism.engine.profile.work_counts import Extents, node_evaluations, nodes_by_loops
 from porism.engine.run import array_allocator
 from porism.engine.run.argument_block import (
     ArgumentBlock,
@@ -63,6 +62,10 @@ MAX_FUNCTIONS: Final = 4096
 
 LONG_RUN_NODES: Final = 1e9
 """Node evaluations from which on a run may take a second, at one a cycle of 1 GHz."""
+
+SHARED_NODES: Final = 1 << 19
+"""Node evaluations from which on threads share a kernel of symbolic sizes, chosen by hand: about
+twice as long as it takes to wake them."""
 
 _functions: dict[tuple[str, UOp, Actions | None], KernelFunction] = {}
 """Compiled kernels by backend, kernel, and tuned actions (None: those of the heuristic)."""
@@ -178,6 +181,8 @@ class Program:
         self.packs = [(copy, word) for copy, words in enumerate(layout.packed) for word in words]
         """Number and argument word of each use of a prepacked constant."""
         self._sizes: dict[tuple[int, ...], RunSizes] = {}
+        self._node_counts: list[dict[Extents, int]] | None = None
+        """The instructions of each kernel by their loops."""
         self._idle_blocks: list[ArgumentBlock] = []
 
     def run(self, inputs: Sequence[Array], variables: Mapping[str, int]) -> list[Array]:
@@ -317,16 +322,22 @@ class Program:
         buffers = [b for b in self.schedule.buffers if b.role is Role.OUTPUT]
         shared = [function.parallel for function in self.functions]
         offsets, arena = lay_out_arena(self.schedule, variables)
-        evaluations = self.compiled.node_evaluations
+        iterations = tuple(1 if n is None else evaluate_size(n, variables) for n in shared)
+        units, evaluations = iterations, self.compiled.node_evaluations
         if values:
-            evaluations = _node_evaluations(self.schedule, variables)
+            work = self._work(variables)
+            evaluations = sum(work)
+            units = tuple(
+                n if w >= SHARED_NODES else 1 for n, w in zip(iterations, work, strict=True)
+            )
         sizes = RunSizes(
             values,
             tuple(
                 (element_count(buffer, variables) * dtype.itemsize, dtype, slots)
                 for buffer, (dtype, slots) in zip(buffers, self.outputs, strict=True)
             ),
-            tuple(1 if size is None else evaluate_size(size, variables) for size in shared),
+            iterations,
+            units,
             tuple((offsets[number], word) for number, word in self.temporaries),
             arena,
             evaluations >= LONG_RUN_NODES,
@@ -335,6 +346,12 @@ class Program:
             self._sizes.clear()
         self._sizes[values] = sizes
         return sizes
+
+    def _work(self, variables: Mapping[str, int]) -> list[float]:
+        """Return how many nodes each kernel evaluates for some values of the variables."""
+        if self._node_counts is None:
+            self._node_counts = _node_counts(self.schedule)
+        return [node_evaluations(counts, variables) for counts in self._node_counts]
 
     def _set_sizes(self, block: ArgumentBlock, variables: Mapping[str, int]) -> RunSizes:
         """Return the sizes for some values of the variables, and write them into a block."""
@@ -349,6 +366,7 @@ class Program:
                 zip(sizes.shared, block.counts, strict=True)
             ):
                 block.jobs[3 * k + 2] = words[slot] = count
+            block.set_units(sizes.units)
         return sizes
 
 
@@ -382,7 +400,7 @@ def compile_schedule(
         packing.copies,
         packing.copy_of_parameter,
         names_of_variables,
-        0.0 if names_of_variables else _node_evaluations(schedule, {}),
+        0.0 if names_of_variables else _sum_of_work(schedule),
     )
     if keeps and schedule.key:
         names = kernel_cache.entry_names(kernels, backend, dict.fromkeys(packing.scheduled, ()))
@@ -391,10 +409,15 @@ def compile_schedule(
     return compiled
 
 
-def _node_evaluations(schedule: Schedule, variables: Mapping[str, int]) -> float:
-    """Return how many nodes all kernels evaluate in a run, at most."""
-    kernels = Counter(step.kernel for step in schedule.steps)
-    return sum(node_evaluations(kernel, variables) * times for kernel, times in kernels.items())
+def _node_counts(schedule: Schedule) -> list[dict[Extents, int]]:
+    """Return the instructions of each kernel by their loops."""
+    counts = {step.kernel: nodes_by_loops(step.kernel) for step in schedule.steps}
+    return [counts[step.kernel] for step in schedule.steps]
+
+
+def _sum_of_work(schedule: Schedule) -> float:
+    """Return how many nodes all kernels of constant sizes evaluate in a run."""
+    return sum(node_evaluations(counts, {}) for counts in _node_counts(schedule))
 
 
 def variable_names(schedule: Schedule) -> set[str]:

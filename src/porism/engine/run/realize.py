@@ -10,8 +10,9 @@
   scheduling settings; then on disk (`cache/schedule_cache`); then it is made
   (`pipeline.schedule_graph`).
 - The program, the schedule in machine code, is looked up in memory by schedule, backend and
-  constant inputs (`backend_runners`). Its kernels are looked up in memory by kernel and actions
-  (`program`), then on disk (`cache/kernel_cache`); the rest are lowered and compiled together.
+  constant inputs (`backend_runners`); then on disk (`cache/program_cache`). Or its kernels are
+  looked up in memory by kernel and actions (`program`), then on disk (`cache/kernel_cache`); the
+  rest are lowered and compiled together.
 - A run writes addresses into an argument block and makes one native call (`program`).
 
 All nodes of a request are on one device. Where a program uses others than the processor, values are
@@ -32,6 +33,7 @@ from porism.base.settings import settings
 from porism.engine.cache.schedule_cache import load_or_schedule
 from porism.engine.profile import program_observer
 from porism.engine.run.backend_runners import backend_of, forget_programs, run
+from porism.engine.run.bound_sizes import evaluate_size
 from porism.engine.run.buffer_storage import (
     Storage,
     buffer_for_array,
@@ -289,6 +291,4 @@ def _concrete_dim(dim: UOp) -> UOp:
     """Return the size of an axis as a CONST, with the values that its variables are bound to."""
     if dim.op is ops.CONST:
         return dim
-    from porism.evaluate import evaluate
-
-    return UOp.const(dim.dtype, int(evaluate(dim)[0]))
+    return UOp.const(dim.dtype, evaluate_size(dim, {}))

@@ -4,15 +4,15 @@
         y = MatMul(x, w); …; out w, x    ->     y = MatMul(x, w)
                                                 Loop(…) body(i, go): …
 
-A state that the body passes on as it is is the value around the loop. Initializers that the body
-reads are its own then, so that they are constants of its pieces; and products and elementwise nodes
-of values around the loop are computed once, before it.
+A state that the body passes on as it is is the value around the loop, and a constant of its pieces
+if it is one there. Products and elementwise nodes of values around the loop are computed once,
+before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from typing import Any, Final
+from typing import Final
 
 from porism.frontends.onnx.imported_graph import Graph, Node, find_last_uses, subgraphs
 
@@ -31,8 +31,7 @@ def move_invariants_out(graph: Graph) -> None:
             nodes.append(node)
             continue
         aliases = _drop_unchanged_states(node, body)
-        copied = _copy_constants(graph, nodes, body)
-        nodes += _take_hoisted_nodes(graph, body, copied)
+        nodes += _take_hoisted_nodes(graph, body, _constant_names(graph, nodes))
         nodes += [node, *aliases]
     graph.nodes = nodes
     _number(graph)
@@ -98,32 +97,19 @@ def _rename(graph: Graph, names: Mapping[str, str]) -> None:
             _rename(inner, left)
 
 
-def _copy_constants(graph: Graph, before: list[Node], body: Graph) -> set[str]:
-    """Give a body the initializers and constants around it that it reads; return their names."""
-    known: dict[str, Any] = {k: v for k, v in graph.constants.items() if k not in graph.inputs}
-    for node in before:
-        if node.op == "Constant" and not node.domain and "value" in node.attributes:
-            known[node.outputs[0]] = node.attributes["value"]
-    own = set(_own_names(body))
-    copied = {name for name in _names_read(body) if name in known and name not in own}
-    body.constants.update((name, known[name]) for name in sorted(copied))
-    return copied
+def _constant_names(graph: Graph, before: list[Node]) -> set[str]:
+    """Return the names of a graph's initializers and of constants among some nodes."""
+    names = {name for name in graph.constants if name not in graph.inputs}
+    names.update(name for node in before if not node.inputs for name in node.outputs)
+    return names
 
 
-def _names_read(graph: Graph) -> Iterator[str]:
-    yield from graph.outputs
-    for node in graph.nodes:
-        yield from node.inputs
-        for inner in subgraphs(node):
-            yield from _names_read(inner)
-
-
-def _take_hoisted_nodes(graph: Graph, body: Graph, copied: Set[str]) -> list[Node]:
+def _take_hoisted_nodes(graph: Graph, body: Graph, constants: Set[str]) -> list[Node]:
     """Remove the nodes of a body that need only values around it, and return them.
 
-    What needs constants alone stays: it is a constant of the body's pieces.
+    What needs constants alone stays: it is computed once as a constant of the body's pieces.
     """
-    inside = {*body.inputs, *body.constants} - copied
+    inside = {*body.inputs, *body.constants}
     around = {*graph.constants, *graph.inputs}
     around.update(name for node in graph.nodes for name in node.outputs)
     hoisted: list[Node] = []
@@ -131,7 +117,7 @@ def _take_hoisted_nodes(graph: Graph, body: Graph, copied: Set[str]) -> list[Nod
     for node in body.nodes:
         reads = {*node.inputs}
         moves = node.op in HOISTED and not node.domain and "" not in reads
-        moves = moves and inside.isdisjoint(reads) and not reads <= copied
+        moves = moves and inside.isdisjoint(reads) and not reads <= constants
         if moves and around.isdisjoint(node.outputs) and node.outputs[0] not in body.outputs:
             hoisted.append(node)
         else:

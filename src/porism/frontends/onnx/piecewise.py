@@ -8,6 +8,7 @@ asks becomes a node on the host. The bodies of loops and branches are piecewise 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -19,7 +20,8 @@ from porism.frontends.onnx.imported_graph import Graph, Node, free_names, names_
 from porism.frontends.onnx.model_errors import NeedsHost
 from porism.frontends.onnx.model_file import ModelFile
 from porism.frontends.onnx.onnx_types import is_held
-from porism.frontends.onnx.operator_call import Value
+from porism.frontends.onnx.operator_call import Call, Value
+from porism.frontends.onnx.operators import operator_table
 from porism.frontends.onnx.stored_programs import Hole, call_traced, content_of, filled, outlined
 from porism.frontends.tensor_functions import xp
 from porism.ir import ops
@@ -27,6 +29,9 @@ from porism.ir.node import UOp
 from porism.tensor.jit.jit import Jitted
 from porism.tensor.jit.tracing import current
 from porism.tensor.tensor import Tensor
+
+MOST_ELEMENTS: Final = 1 << 15
+"""Elements of all inputs of a node, at most, that NumPy computes where a node is on the host."""
 
 MOST_KEPT: Final = 64
 """How many shapes of its inputs a piece is compiled for; the oldest are dropped."""
@@ -64,6 +69,26 @@ class PiecewiseBuilder(GraphBuilder):
         for name in program.free:
             names[name] = outer.read(name, end)
         return program.run(names)
+
+    def build(self, node: Node, inputs: Sequence[Value], scope: Scope) -> Sequence[Value]:
+        """Return the outputs of one node: with NumPy, if the operator says how."""
+        if current.get() is None and _is_small(inputs):
+            version = self.opsets.get(node.domain, 1)
+            operator = operator_table.find(node.domain, node.op, version)
+            is_function = (node.domain, node.op) in self.file.functions
+            if operator is not None and operator.host is not None and not is_function:
+                arrays = [v.numpy() if isinstance(v, Tensor) else v for v in inputs]
+                attributes = self._bound_attributes(node)
+                result = operator.host(Call(node, arrays, attributes, version, self, scope))
+                return result if isinstance(result, (tuple, list)) else (np.asarray(result),)
+        return super().build(node, inputs, scope)
+
+
+def _is_small(values: Sequence[Value]) -> bool:
+    """Whether NumPy takes less time to compute with values than it takes to start a kernel."""
+    if not all(v is None or isinstance(v, (Tensor, np.ndarray)) for v in values):
+        return False
+    return bool(sum(math.prod(v.shape) for v in values if v is not None) <= MOST_ELEMENTS)
 
 
 class Piece:

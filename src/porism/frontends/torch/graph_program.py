@@ -200,7 +200,7 @@ class GraphProgram:
         result = target(*args, **kwargs)
         meta = node.meta.get("val")
         tensors = isinstance(result, torch.Tensor) and isinstance(meta, torch.Tensor)
-        if tensors and all(isinstance(s, int) for s in meta.stride()):
+        if meta is not None and tensors and all(isinstance(s, int) for s in meta.stride()):
             result = with_strides(result, meta)
         if isinstance(target, torch._ops.OpOverload):
             why = self.refused.get(node, "it is not in the table of operators")

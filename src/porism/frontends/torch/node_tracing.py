@@ -75,7 +75,8 @@ def _symbolic_slice(node: Node, args: Sequence[Any], symbols: Symbols) -> Tensor
 
     None if the sizes are numbers, or the step is not 1.
     """
-    x, axis, start, end, step = (*args, *(None, 0, None, None, 1)[len(args) :])
+    defaults: list[Any] = [None, 0, None, None, 1]
+    x, axis, start, end, step = [*args, *defaults[len(args) :]]
     numbers = (x.shape[axis], start, end)
     if step != 1 or not any(isinstance(n, UOp) for n in numbers):
         return None
@@ -111,8 +112,7 @@ def _computation_dtype(node: Node) -> torch.dtype:
     result: torch.dtype = tensors_in(node.meta["val"])[0].dtype
     if result is not torch.bool:
         return result
-    operands = [a.meta["val"] if isinstance(a, Node) else a for a in node.args]
-    operands = [_number(a) for a in operands]
+    operands: list[Any] = [_number(a.meta["val"]) if isinstance(a, Node) else a for a in node.args]
     operands = [a for a in operands if isinstance(a, (torch.Tensor, bool, int, float))]
     dtype = result
     for k, operand in enumerate(operands):

@@ -12,6 +12,7 @@ of images.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,11 +22,12 @@ from typing import Any, Final
 from porism.base.errors import ActionError
 from porism.base.target import Target
 from porism.ir import ops
-from porism.ir.axis import Axis
+from porism.ir.axis import THREAD_AXES, Axis
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Action, Actions
+from porism.optimize.actions.gpu.shared_tile import Stage
 from porism.optimize.actions.gpu.tensor_core_action import TC
 from porism.optimize.actions.gpu.thread_block_actions import Group, GroupTop, Local, NoLocals
 from porism.optimize.actions.loop_substitution import CLOSERS, ranges_of
@@ -251,6 +253,23 @@ def _groups(view: KernelLoops) -> Iterator[Action]:
             yield GroupTop(show(r), threads)
 
 
+def _stages(view: KernelLoops) -> Iterator[Action]:
+    """Propose tiles of each load, for what a block reads of it in one step of the reduction."""
+    threads = [int(r.vmax) + 1 for r in ranges_of(view.kernel) if r.arg[1] in THREAD_AXES]
+    counts: dict[int, int] = {}
+    for load in loads_of(view.kernel):
+        number = _buffer_number(load)
+        which = counts.get(number, 0)
+        counts[number] = which + 1
+        parts = [r for r in load.ranges if r.arg[1] in (*THREAD_AXES, *UNROLLED)]
+        steps = [r for r in load.ranges if r.arg[1] is Axis.REDUCE]
+        for axes in ([*steps[-1:], *parts], [*parts, *steps[-1:]]):
+            if parts and len(threads) > 0:
+                for width in (4, 1):
+                    names = tuple(show(r) for r in axes)
+                    yield Stage(number, names, math.prod(threads), width, 0, which)
+
+
 def _tensor_cores(view: KernelLoops) -> Iterator[Action]:
     for k_loop in view.reduction_loops():
         for m_loop in view.output_loops():
@@ -287,11 +306,14 @@ GPU_PROPOSALS: Final[Mapping[type[Action], Proposals]] = {
     Unroll: _unrolls,
     Split: _splits,
     Swap: _swaps,
+    Move: _moves,
+    Merge: _merges,
     PadTo: _pads,
     Local: _locals,
     Group: _groups,
     GroupTop: lambda view: iter(()),  # with Group
     TC: _tensor_cores,
+    Stage: _stages,
     NoLocals: lambda view: iter((NoLocals(),)),
 }
 """Proposals for a GPU, by action."""

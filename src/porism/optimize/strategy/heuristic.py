@@ -7,15 +7,23 @@ For a GPU `gpu_strategy` chooses. On a CPU one of three strategies applies:
 - a kernel in which a reduction reuses its operands, such as a matrix product or a convolution, is
   bound by arithmetic, and goes to `contraction_strategy`;
 - any other kernel is bound by memory bandwidth, and goes to `streaming_strategy`.
+
+Loops of symbolic extents stay as they are, around all others. Where the contraction inside of them
+is one of constant sizes, it is scheduled as if it was alone: by the actions for one iteration.
 """
 
 from __future__ import annotations
 
+from porism.base.dtypes import index
 from porism.base.errors import ActionError
 from porism.base.settings import settings
 from porism.base.target import Target
+from porism.ir import ops
 from porism.ir.node import UOp
+from porism.ir.traversal import substitute
 from porism.optimize.actions.action import Action
+from porism.optimize.actions.loops.parallel_loop import Thread
+from porism.optimize.analysis.loop_strides import single_nest
 from porism.optimize.strategy import scan_strategy, streaming_strategy
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.contractions import contraction_strategy
@@ -52,6 +60,38 @@ def _plan(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) 
 def _plan_by_strategy(kernel: UOp, target: Target, constants: frozenset[int]) -> Plan:
     if target.gpu is not None:
         return plan_for_gpu(kernel, target)
+    inner = _one_iteration(kernel) if contraction_strategy.has_operand_reuse(kernel) else None
+    if inner is not None:
+        plan = Plan(kernel, target)
+        try:
+            for action in _plan_by_strategy(inner, target, constants).actions:
+                if not isinstance(action, Thread):
+                    plan.do(action)
+            streaming_strategy.parallelize(plan)
+            return plan
+        except ActionError:  # it concerns the loops around
+            pass
+    return _plan_by_kind(kernel, target, constants)
+
+
+def _one_iteration(kernel: UOp) -> UOp | None:
+    """Return a kernel without its outer loops of symbolic extents, at their first iteration.
+
+    None if there are none, or if no loops of constant extents are inside.
+    """
+    end = single_nest(kernel)
+    if end is None:
+        return None
+    symbolic = [r for r in end.src[1:] if r.src[0].op is not ops.CONST]
+    constant = [r for r in end.src[1:] if r.src[0].op is ops.CONST]
+    if not symbolic or not constant or end.src[1] not in symbolic:
+        return None
+    first = {loop: UOp.const(index, 0) for loop in symbolic}
+    store = substitute(end.src[0], first)
+    return ops.SINK(ops.END(store, *constant), arg=kernel.arg)
+
+
+def _plan_by_kind(kernel: UOp, target: Target, constants: frozenset[int]) -> Plan:
     scan = scan_strategy.plan_scan(kernel, target)
     if scan is not None:
         return scan

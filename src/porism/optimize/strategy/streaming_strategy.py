@@ -30,7 +30,7 @@ from typing import Final
 
 from porism.base.target import CACHE_LINE, Target
 from porism.ir import ops
-from porism.ir.axis import Axis
+from porism.ir.axis import INTERLEAVED_PARTS, MAX_INTERLEAVED_LANES, Axis
 from porism.ir.facts.effect_scopes import base_of
 from porism.ir.node import UOp
 from porism.ir.text.expression import show
@@ -150,6 +150,8 @@ def _is_better_along_another(end: UOp, loop: UOp, width: int) -> bool:
 
 def _vectorize_loop(plan: Plan, end: UOp, loop: UOp, width: int) -> None:
     """Vectorize a loop along which stores are contiguous, in transposed tiles if loads are not."""
+    if _interleave_stores(plan, end, loop, width):
+        return
     across = _contiguous_for_loads(end, loop)
     if across is not None:
         _apply_transposed_tiles(plan, end, loop, across, width)
@@ -166,6 +168,30 @@ def _vectorize_loop(plan: Plan, end: UOp, loop: UOp, width: int) -> None:
         outer = f"{show(loop)}_0"
         if invariant is not None and outer in plan.loops():
             plan.do(Move(outer, show(invariant)))
+
+
+def _interleave_stores(plan: Plan, end: UOp, loop: UOp, width: int) -> bool:
+    """Vectorize the loop around a short one, whose iterations are interleaved, if loads are so."""
+    parts = extent_of(loop)
+    if parts not in INTERLEAVED_PARTS or parts >= width:
+        return False
+    stored = [s.src[0] for s in stores_of(end) if s.op is ops.STORE]
+    loads = [load.src[1] for load in loads_for(end.src[0]) if load not in stored]
+    stores = [access.src[1] for access in stored]
+    for other in end.src[1:]:
+        if other is loop or not is_unscheduled(other):
+            continue
+        is_next = all(access_stride(address, other) == parts for address in stores)
+        along = {access_stride(address, other) for address in loads}
+        if not is_next or not along <= {0, 1} or 1 not in along:
+            continue
+        most = MAX_INTERLEAVED_LANES // parts
+        lanes = next((n for n in (most, most // 2) if extent_of(other) % n == 0), 0)
+        if lanes > parts:
+            plan.do(Upcast(show(loop), parts))
+            plan.do(Upcast(show(other), lanes))
+            return True
+    return False
 
 
 def _vector_multiples(plan: Plan, end: UOp, loop: UOp, width: int) -> list[int]:

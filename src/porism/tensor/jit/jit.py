@@ -20,14 +20,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, overload
 
-import numpy as np
-
 from porism.base.settings import settings
 from porism.gradient.stated_pullbacks import depends_on_variable, is_recording
 from porism.ir.node import UOp
 from porism.ir.node_collector import quiet_collector
 from porism.tensor.autodiff.leaf_state import disabled, make_leaf
 from porism.tensor.jit import captured_tensors, stored_replay
+from porism.tensor.jit.argument_checks import (
+    check_arrays,
+    check_untouched,
+    is_tensor,
+    part_count,
+)
 from porism.tensor.jit.fast_path import MISSED, FastPath, fast_path_of
 from porism.tensor.jit.nested_values import Signature, describe, leaves, map_leaves
 from porism.tensor.jit.replay import Replay, captured_argument_error, realize_tensors
@@ -376,8 +380,8 @@ def _trace(jitted: Any, signature: Signature, args: Any, kwargs: Any) -> Replay:
         token = current.set(trace)
         try:
             result = function(*given[0], **given[1])
-            _check_untouched(leaves_before, given)
-            _check_arrays(args, kwargs, wrappers, placeholders)
+            check_untouched(leaves_before, given)
+            check_arrays(args, kwargs, wrappers, placeholders)
             for _, leaf in leaves(result):
                 if isinstance(leaf, Tensor):
                     trace.read(leaf)  # a captured tensor may be returned and not used otherwise
@@ -412,23 +416,13 @@ def _kept_gradients(trace: Trace, wrappers: list[Tensor]) -> list[TracedGradient
 
 def _replaced(leaf: Any, replacements: Iterator[Tensor]) -> Any:
     """Return what stands for a leaf of the arguments inside of the function."""
-    if not _is_tensor(leaf):
+    if not is_tensor(leaf):
         return leaf
-    if _part_count(leaf) == 1:
+    if part_count(leaf) == 1:
         return next(replacements)
     from porism.tensor.complex.complex_tensor import ComplexTensor
 
     return ComplexTensor(next(replacements), next(replacements))
-
-
-def _part_count(leaf: Any) -> int:
-    """Return how many tensors a leaf is inside of the function: two for a complex array."""
-    return 2 if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "c" else 1
-
-
-def _is_tensor(leaf: Any) -> bool:
-    """Whether a leaf of the arguments is a tensor inside the function."""
-    return isinstance(leaf, (Tensor, np.ndarray))
 
 
 @contextmanager
@@ -468,27 +462,3 @@ def _captured_locations(
     if assigned and any(id(tensor) in trace.captured for tensor in signature.tensors):
         raise captured_argument_error()
     return locations
-
-
-def _check_untouched(before: list[Any], given: Any) -> None:
-    """Refuse a function that changes containers among its arguments."""
-    after = [leaf for _, leaf in leaves(given)]
-    if len(after) != len(before) or any(a is not b for a, b in zip(after, before, strict=True)):
-        raise type_error(
-            "a jitted function changes a dict, a list or an object that it was given",
-            "that would happen once, when it is traced, and not in every call",
-            "return the new one; a tensor gets another value with x.assign(...) or x[...] = …",
-        )
-
-
-def _check_arrays(args: Any, kwargs: Any, wrappers: list[Tensor], placeholders: list[UOp]) -> None:
-    """Refuse a function that assigns to an array of NumPy's among its arguments."""
-    tensors = [leaf for _, leaf in leaves((args, kwargs)) if _is_tensor(leaf)]
-    given = [leaf for leaf in tensors for _ in range(_part_count(leaf))]
-    for leaf, tensor, before in zip(given, wrappers, placeholders, strict=True):
-        if isinstance(leaf, np.ndarray) and tensor._node is not before:
-            raise type_error(
-                "a jitted function assigns to an array of NumPy's that it was given",
-                "inside, the array is a tensor",
-                "return the new value, or pass a tensor",
-            )

@@ -17,6 +17,7 @@ from porism.base.fork_locks import held_while_forking
 from porism.base.interrupts import deferred_interrupts
 from porism.engine.run import array_allocator
 from porism.engine.run.backend_runners import Runner, prepare
+from porism.engine.run.bound_sizes import evaluate_size
 from porism.engine.run.buffer_storage import (
     NoValue,
     Storage,
@@ -457,9 +458,7 @@ def _node(
     if not value.symbolic:
         return buffer_for_array(value.dtype, value.dims, array, address, device)
     dims = tuple(_bound(dim, variables) for dim in value.dims)
-    from porism.evaluate import evaluate
-
-    sizes = tuple(UOp.const(index, int(evaluate(dim)[0])) for dim in dims)
+    sizes = tuple(UOp.const(index, evaluate_size(dim, {})) for dim in dims)
     buffer = buffer_for_array(value.dtype, sizes, array, address, device)
     node = ops.RESHAPE(buffer, *dims)
     record_realized(node, buffer)

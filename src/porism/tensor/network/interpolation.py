@@ -13,6 +13,7 @@ from porism.tensor.api.operands import float_node
 from porism.tensor.api.reductions import accumulation_dtype
 from porism.tensor.conversion import as_operand
 from porism.tensor.movement.indexing import take
+from porism.tensor.movement.repetition import repeat
 from porism.tensor.network.adaptive_pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -69,7 +70,7 @@ def interpolate(
             if n != m:
                 offset = 0.5 if mode == "nearest-exact" else 0.0
                 index = np.floor((np.arange(m) + offset) * ratio).astype(np.int64)
-                tensor = take(tensor, as_operand(np.minimum(index, n - 1)), 2 + k)
+                tensor = _taken(tensor, 2 + k, n, np.minimum(index, n - 1))
         return tensor
     if mode == "area":
         return MEANS[spatial](tensor, new)
@@ -82,6 +83,17 @@ def interpolate(
         else:
             wide = _linear(wide, 2 + k, n, np.maximum(positions, 0.0))
     return Tensor(primitive.cast(wide.node, node.dtype))
+
+
+def _taken(x: Tensor, axis: int, n: int, index: Array) -> Tensor:
+    """Return the elements of x at indices along an axis of size n.
+
+    Elements that are all repeated alike are so without looking up an index for each.
+    """
+    times = len(index) // n
+    if np.array_equal(index, np.repeat(np.arange(n), times)):
+        return repeat(x, times, axis)
+    return take(x, as_operand(index), axis)
 
 
 def _target_sizes(old: list[int], size: Any, scale_factor: Any) -> tuple[list[int], list[float]]:

@@ -36,6 +36,9 @@ MIN_EXTENT: Final = 8
 MAX_SHAPES: Final = 4
 """Shapes that are tried, the best estimate first, before the product is left untiled."""
 
+UNROLLED_PRODUCTS: Final = 512
+"""Multiply-adds of a thread that are unrolled: of more, operands no longer fit in registers."""
+
 SHARED_PADDING: Final = 16
 """Bytes after each row of a strip: an access of a thread, so that columns are in other banks."""
 
@@ -129,7 +132,10 @@ def _apply(plan: ThreadPlan, product: _Product, shape: TileShape) -> None:
     for operand, across in ((product.left, rows), (product.right, columns)):
         _stage(plan, operand, across, depth, shape)
     step = next(iter(depth))
-    if plan.extent(step) > 1 and (shape.core is None or len(depth) > 1):
+    if shape.core is None:
+        each = min(plan.extent(step), UNROLLED_PRODUCTS // (shape.part_rows * shape.part_columns))
+        plan.do(Unroll(step, max(each, 2)))
+    elif len(depth) > 1:
         plan.do(Unroll(step, plan.extent(step)))
 
 
