@@ -50,6 +50,9 @@ MIN_COLUMNS: Final = 512
 ROW_START: Final = 128
 """Columns whose time it takes to begin to read a row of a panel."""
 
+MIN_RUN: Final = 256
+"""Bytes of each row that a tile should read together from memory (measured)."""
+
 K_BLOCK: Final = 8
 """Iterations of k in a block: so many rows of the matrix are read in turn (measured)."""
 
@@ -113,12 +116,18 @@ def _m_loops(contraction: Contraction, vector_loop: UOp, matrix: Operand) -> lis
 
 
 def _pays(contraction: Contraction, matrix: Operand, rows: int, target: Target) -> bool:
-    """Return whether a matrix that no L2 cache holds takes longer to read than to multiply."""
+    """Return whether a matrix that no L2 cache holds takes longer to read than to multiply.
+
+    A register tile of few rows has so many columns that it reads memory as fast.
+    """
     rates = core_rates(target)
-    size = matrix.elements * matrix.itemsize
-    source = rates.l3_bytes if _stays_in_cache(matrix, target) else rates.memory_bytes
     width = rates.vector_bits // contraction.bits
-    return size > rates.l2 * rates.cores // 2 and rows / width < matrix.itemsize / source
+    multiplying = rows / width  # slots for an element of the matrix
+    if _stays_in_cache(matrix, target):
+        exceeds_l2 = matrix.elements * matrix.itemsize > rates.l2 * rates.cores // 2
+        return exceeds_l2 and multiplying < matrix.itemsize / rates.l3_bytes
+    tile_row = (rates.registers - OPERAND_REGISTERS) // rows * rates.vector_bits // 8
+    return tile_row < MIN_RUN and multiplying < matrix.itemsize / rates.memory_bytes
 
 
 def _stays_in_cache(matrix: Operand, target: Target) -> bool:
