@@ -1,6 +1,6 @@
 """The choice of loop schedules for CPUs does not grow back: lines and numbers are counted.
 
-A number that says what a machine does belongs into `base.machine`, with a unit and a source; the
+A number that says what a machine does belongs into `base.machines`, with a unit and a source; the
 cost of an op into its row of `ir/ops.py`. What is left are bounds of what is tried and constants of
 the generated code. Whoever adds one makes another superfluous, or raises the limit here and says in
 the same change what the number is worth.

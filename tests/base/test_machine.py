@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from porism.base import host_machine
 from porism.base.errors import SettingsError, TargetError
 from porism.base.file_store import Store, name_of
-from porism.base.machine import Machine, fields
+from porism.base.machines import host_machine
+from porism.base.machines.machine import Machine, fields
 from porism.base.settings import settings
 
 

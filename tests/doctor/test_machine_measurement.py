@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from porism import cli
-from porism.base.host_machine import host_machine
-from porism.base.machine import Machine
+from porism.base.machines.host_machine import host_machine
+from porism.base.machines.machine import Machine
 from porism.base.settings import settings
 from porism.doctor import machine_measurement
 

@@ -27,7 +27,7 @@ from typing import Final
 
 from porism.base.device_use import HOST, note_device
 from porism.base.errors import SettingsError, TargetError
-from porism.base.machine import Machine
+from porism.base.machines.machine import Machine
 
 PREFIX: Final = "PORISM_"
 

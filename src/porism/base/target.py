@@ -16,7 +16,7 @@ from typing import Final
 from porism.base import dtypes
 from porism.base.errors import TargetError
 from porism.base.gpu import Gpu
-from porism.base.machine import Machine
+from porism.base.machines.machine import Machine
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

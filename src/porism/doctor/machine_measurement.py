@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porism.backends.llvm.host_target import host_target
-from porism.base.host_machine import store_measurement
+from porism.base.machines.host_machine import store_measurement
 from porism.base.target import Target
 from porism.engine.run.program import JOB_BYTES, thread_pool
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from porism.backends.backend_table import BACKENDS, selected_backend
 from porism.base.errors import PorismError
 from porism.base.file_store import KINDS, Store, cache_folder, why_unusable
-from porism.base.machine import fields
+from porism.base.machines.machine import fields
 from porism.base.settings import settings
 from porism.engine.cache import cache_counts
 from porism.engine.cache.cache_command import size_text

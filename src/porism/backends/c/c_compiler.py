@@ -24,8 +24,8 @@ from typing import Any, Final
 from porism.backends.c.c_renderer import module
 from porism.backends.kernel_function import KernelFunction, kernel_function
 from porism.base.errors import PorismError
-from porism.base.host_machine import host_cores, host_machine, host_memory
-from porism.base.machine import Machine
+from porism.base.machines.host_machine import host_cores, host_machine, host_memory
+from porism.base.machines.machine import Machine
 from porism.base.target import GENERIC_CPU, Target
 from porism.ir.node import UOp
 

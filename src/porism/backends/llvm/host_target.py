@@ -10,8 +10,8 @@ from typing import Final
 import llvmlite.binding as llvm
 
 from porism.backends.llvm.compiled_cpu import Cpu, compiled_cpu
-from porism.base.host_machine import host_cores, host_machine, host_memory
-from porism.base.machine import Machine
+from porism.base.machines.host_machine import host_cores, host_machine, host_memory
+from porism.base.machines.machine import Machine
 from porism.base.target import GENERIC_CPU, Target
 
 _VECTOR_BITS: Final = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))

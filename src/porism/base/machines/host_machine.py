@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from porism.base.errors import PorismError
 from porism.base.file_store import Store, cache_folder, log_once, name_of, why_unusable
-from porism.base.machine import Machine, fields
+from porism.base.machines.machine import Machine, fields
 from porism.base.settings import settings
 from porism.base.target import Memory
 
