@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 from porism.backends.llvm.compiled_cpu import Cpu, compiled_cpu
 from porism.base.machines.host_machine import host_cores, host_machine, host_memory
 from porism.base.machines.machine import Machine
+from porism.base.settings import unoverridden
 from porism.base.target import GENERIC_CPU, Target
 
 _VECTOR_BITS: Final = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
@@ -30,10 +31,19 @@ _CPUS: Final[Mapping[str, Mapping[str, float]]] = {
 measured by `porism doctor --measure` on two cores of servers."""
 
 
+_latest: tuple[object, Target | None] = (None, None)
+"""The settings when the target was last asked for, and that target."""
+
+
 def host_target() -> Target:
     """Return the target of this machine: its vector widths, ops, caches, rates and cores."""
-    cpu = compiled_cpu()
-    return _target_of(cpu, host_machine(**_known_quantities(cpu)), host_cores())
+    global _latest
+    values, (known, target) = unoverridden(), _latest  # in hand: another thread may replace it
+    if values is None or values is not known or target is None:
+        cpu = compiled_cpu()
+        target = _target_of(cpu, host_machine(**_known_quantities(cpu)), host_cores())
+        _latest = unoverridden(), target
+    return target
 
 
 @functools.lru_cache(maxsize=16)

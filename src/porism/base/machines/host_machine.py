@@ -18,7 +18,7 @@ from typing import Any, Final
 from porism.base.errors import PorismError
 from porism.base.file_store import Store, cache_folder, log_once, name_of, why_unusable
 from porism.base.machines.machine import Machine, fields
-from porism.base.settings import settings
+from porism.base.settings import renew_values, settings
 from porism.base.target import Memory
 
 KIND: Final = "machine"
@@ -146,4 +146,5 @@ def store_measurement(values: Mapping[str, float]) -> bool:
         return False
     records.put(KIND, name_of(processor_identity()), json.dumps(dict(values)).encode())
     _host_machine.cache_clear()
+    renew_values()
     return True
