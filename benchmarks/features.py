@@ -21,7 +21,7 @@ class Feature:
     """What is switched off together."""
 
     functions: Mapping[str, Replacement]
-    """By `module.function`, under `porism`."""
+    """By `module.function` or `module.Class.method`, under `porism`."""
     stages: Mapping[str, str]
     """By the name of a tuple in `porism.pipeline`, the name of a stage that is left out."""
 
@@ -60,6 +60,7 @@ def padded(plan: Any, loop: Any, factor: int) -> None:
 
 STRATEGY = "optimize.strategy."
 TILES = STRATEGY + "contractions."
+COLUMNS = "optimize.model.column_cost."
 
 FEATURES: Mapping[str, Feature] = {
     "halved symmetric products": feature(stages={"GRAPH_STAGES": "halve symmetric products"}),
@@ -87,23 +88,22 @@ FEATURES: Mapping[str, Feature] = {
         {STRATEGY + "streaming_strategy._contiguous_for_loads": nothing}
     ),
     "several vectors": feature({STRATEGY + "streaming_strategy._vector_multiples": lambda *_: []}),
-    "loop order by loads": feature({STRATEGY + "loop_order.order_loops_by_loads": nothing}),
     "unrolled short sums": feature(
         {STRATEGY + "streaming_strategy._unroll_short_reductions": nothing}
     ),
     "Peel": feature(
-        {TILES + "tile_costs.peels_k": no, STRATEGY + "streaming_strategy._vectorize_peeled": no}
+        {COLUMNS + "peels_k": no, STRATEGY + "streaming_strategy._vectorize_peeled": no}
     ),
-    "Pack": feature({TILES + "panel_costs._cost_packed": nothing}),
+    "Pack": feature({COLUMNS + "ColumnCosts._packed": nothing}),
     "prepacked weights": feature({"pipeline.prepack_kernel": nothing}),
     "OverlapTail": feature({TILES + "tile_actions.upcast": padded}),
     "Epilogue": feature({TILES + "tile_actions._loop_over_epilogue": nothing}),
-    "Merge of reductions": feature({TILES + "tile_costs.merges_k": no}),
-    "row order": feature({TILES + "tile_costs.prefers_row_order": no}),
+    "Merge of reductions": feature({COLUMNS + "merges_k": no}),
+    "row order": feature({COLUMNS + "ColumnCosts.prefers_row_order": no}),
     "column panels": feature({TILES + "column_panels.choose_panels": nothing}),
-    "transposed tiles": feature({TILES + "transposed_tiles.best_transposed_tile": nothing}),
-    "flattened tiles": feature({TILES + "flattened_tiles.best_flattened_tile": nothing}),
-    "tiles along k": feature({TILES + "register_tiles._tiles_along_k": none_of_them}),
+    "transposed tiles": feature({TILES + "tile_plans._transposed": none_of_them}),
+    "flattened tiles": feature({TILES + "tile_plans._flattened": none_of_them}),
+    "tiles along k": feature({TILES + "tile_plans._dot_products": none_of_them}),
 }
 """By name; an action's name is that of the action."""
 
@@ -115,7 +115,11 @@ def switch_off(name: str) -> None:
     import_module("porism.engine.run.prepacked_constants")
     for where, replacement in chosen.functions.items():
         module, _, function = f"porism.{where}".rpartition(".")
-        _replace(getattr(import_module(module), function), function, replacement)
+        owner, _, kind = module.rpartition(".")
+        if kind[0].isupper():  # a method, which nobody imports
+            setattr(getattr(import_module(owner), kind), function, replacement)
+        else:
+            _replace(getattr(import_module(module), function), function, replacement)
     for stages, left_out in chosen.stages.items():
         pipeline: Any = sys.modules["porism.pipeline"]
         before: Sequence[Any] = getattr(pipeline, stages)

@@ -319,13 +319,18 @@ def _cache(options: argparse.Namespace) -> int:
 def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `porism doctor`."""
     parser.add_argument("--json", action="store_true", help="print all of it as a JSON object")
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure the processor first, for a second or two, and store that for later programs",
+    )
 
 
 def _doctor(options: argparse.Namespace) -> int:
     """Print the report of the machine and of the self-test."""
     from porism.doctor import doctor_report
 
-    return doctor_report.run(__version__, as_json=options.json)
+    return doctor_report.run(__version__, as_json=options.json, measures=options.measure)
 
 
 def _tune_arguments(parser: argparse.ArgumentParser) -> None:

@@ -374,7 +374,7 @@ def prepack_kernel(
     """
     numbers = frozenset(constants)
     scheduled = optimize_kernel(kernel, target, actions=actions, constants=numbers)
-    prepacked = PREPACK(scheduled, constants)
+    prepacked = PREPACK(scheduled, constants, target)
     if prepacked is None:
         return None
     copies = tuple(replace(c, kernel=_parallel_copy(c.kernel, target)) for c in prepacked.copies)

@@ -12,6 +12,7 @@ from porism.backends.llvm import compiled_cpu
 from porism.backends.llvm.compiled_cpu import LEVELS, Cpu
 from porism.backends.llvm.host_target import host_target
 from porism.base.errors import PorismError
+from porism.base.settings import settings
 
 PROGRAM = """
 import numpy as np, porism
@@ -72,3 +73,11 @@ def test_another_machine_is_chosen_before_anything_is_compiled() -> None:
     host_target()
     with pytest.raises(AssertionError, match="for another processor already"):
         compiled_cpu.compile_for(Cpu("generic", frozenset()))
+
+
+def test_the_target_follows_the_settings() -> None:
+    """It is kept between calls, but not beyond the settings it was made for."""
+    before = host_target()
+    with settings.override(threads=7, machine="miss=33"):
+        assert (host_target().cores, host_target().machine.miss) == (7, 33.0)
+    assert host_target() is before

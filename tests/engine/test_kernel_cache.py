@@ -235,7 +235,7 @@ def test_another_setting_is_another_entry(lowered: Lowered) -> None:
         "device",
         "trace",
     }:
-        with settings.override(**{name: 3 if name in ("debug", "threads") else 1}):
+        with settings.override(**{name: 3 if name == "debug" else 1}):
             compiled(1)
     assert len(lowered.kernels) == 1
     with settings.override(kernel_nodes=599):

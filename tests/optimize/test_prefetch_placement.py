@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 
-import porism
 from porism.base import dtypes
 from porism.base.dtypes import DType
 from porism.base.target import GENERIC_CPU
@@ -65,12 +63,10 @@ def times_a_vector(count: int, length: int) -> UOp:
     return ops.SINK(pointer(0, count, dtypes.f32).index(i).store(total).end(i))
 
 
-@pytest.mark.parametrize("count", [256, 300, 1024])
-def test_several_reduced_rows_are_prefetched(count: int) -> None:
-    chosen = heuristic.choose_actions(times_a_vector(count, 4096), WIDE)
-    (action,) = prefetches(chosen)
-    assert action.buffer == 1
-    assert not prefetches(heuristic.choose_actions(times_a_vector(8, 4096), WIDE))
+def test_rows_that_are_read_in_turn_are_not_prefetched() -> None:
+    """The hardware prefetcher keeps up with several streams; prefetches take longer."""
+    assert not prefetches(heuristic.choose_actions(times_a_vector(1024, 4096), WIDE))
+    assert prefetches(heuristic.choose_actions(rows(1024, 4096), WIDE))
 
 
 def test_eight_rows_share_loads_of_the_vector() -> None:
@@ -124,16 +120,8 @@ def test_the_next_row_is_prefetched_where_two_passes_read_it() -> None:
     ]
 
 
-def test_rows_that_are_read_in_turn_are_prefetched_less_far_ahead() -> None:
-    x, matrix = (porism.asarray(np.ones(dims, np.float32)) for dims in ((512,), (512, 1024)))
-    (kernel,) = porism.kernels(x @ matrix)
-    wide = dataclasses.replace(SMALL, vector_bits=(128, 256, 512))
-    (annotation,) = heuristic.schedule_loops(kernel.node, wide).arg[1:]
-    assert annotation[:2] == (2, STREAM_DISTANCE // 2 // 4)
-
-
 def test_a_peeled_tail_is_ignored() -> None:
-    chosen = heuristic.choose_actions(times_a_vector(256, 4100), WIDE)
+    chosen = heuristic.choose_actions(rows(256, 4100), WIDE)
     (action,) = prefetches(chosen)
     assert action.within == (action.axis,)
 

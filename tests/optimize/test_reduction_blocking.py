@@ -138,13 +138,13 @@ def test_reductions_are_not_blocked_on_a_gpu() -> None:
 # -- where the heuristic uses them -----------------------------------------------------------------
 
 
-def small_caches() -> Target:
-    memory = replace(GENERIC_CPU.memory, l1=1 << 12, l2=1 << 18, l3=1 << 17, registers=32)
+def small_caches(l3: int = 1 << 17) -> Target:
+    memory = replace(GENERIC_CPU.memory, l1=1 << 12, l2=1 << 18, l3=l3, registers=32)
     return replace(GENERIC_CPU, cores=2, vector_bits=(128, 256, 512), memory=memory)
 
 
-def chosen(kernel: Any) -> tuple[Action, ...]:
-    target = small_caches()
+def chosen(kernel: Any, l3: int = 1 << 17) -> tuple[Action, ...]:
+    target = small_caches(l3)
     return heuristic.choose_actions(unscheduled_kernel(kernel.node, target), target)
 
 
@@ -155,7 +155,8 @@ def test_a_few_rows_times_a_large_matrix_are_blocked(
 ) -> None:
     left = values(k) if rows is None else values(rows, k)
     kernel = kernel_of(left @ values(k, columns))
-    actions = chosen(kernel)
+    is_few = rows is None or rows <= 3  # then the last cache has to hold the matrix
+    actions = chosen(kernel, 1 << 24 if is_few else 1 << 17)
     assert any(isinstance(a, Block) for a in actions)
     assert any(isinstance(a, Thread) for a in actions)
     assert any(isinstance(a, Pack) for a in actions) == (rows is not None and rows >= 5)
@@ -164,9 +165,16 @@ def test_a_few_rows_times_a_large_matrix_are_blocked(
 
 def test_each_of_several_matrices_is_blocked() -> None:
     kernel = kernel_of(values(3, 1, 320) @ values(3, 320, 1024))
-    actions = chosen(kernel)
+    actions = chosen(kernel, 1 << 24)
     assert any(isinstance(a, Block) for a in actions)
     assert porism.opt(kernel, actions).check() < 1e-5
+
+
+def test_a_row_times_a_matrix_in_memory_is_not_blocked() -> None:
+    """A tile of one row has sixteen vectors of columns: it reads as much of a row together."""
+    assert not any(
+        isinstance(a, Block) for a in chosen(kernel_of(values(1, 320) @ values(320, 1024)))
+    )
 
 
 def test_many_rows_are_not_blocked() -> None:

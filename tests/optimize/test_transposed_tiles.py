@@ -17,13 +17,12 @@ from porism.ir.node import UOp
 from porism.optimize.actions.memory.epilogue import Epilogue
 from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.analysis.contraction_accesses import match_contraction
+from porism.optimize.model.tile_plan import TilePlan
 from porism.optimize.strategy import heuristic
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.contractions.prepacked_weights import prepack_constants
-from porism.optimize.strategy.contractions.transposed_tiles import (
-    apply_transposed_tile,
-    best_transposed_tile,
-)
+from porism.optimize.strategy.contractions.tile_plans import ranked_plans
+from porism.optimize.strategy.contractions.transposed_tiles import apply_transposed_tile
 from porism.pipeline import lower_kernel, unscheduled_kernel
 
 TARGET = dataclasses.replace(
@@ -63,12 +62,18 @@ def loops_of(tensor: Any, target: Target = TARGET) -> tuple[Any, UOp]:
     return kernel, unscheduled_kernel(kernel.node, target)
 
 
+def transposed(loops: UOp, constants: frozenset[int] = WEIGHT) -> list[tuple[float, TilePlan]]:
+    """Return the transposed tiles with their cycles, the best estimate first."""
+    actual = match_contraction(loops, constants)
+    assert actual is not None
+    return [pair for pair in ranked_plans(actual, TARGET) if pair[1].is_transposed]
+
+
 def transposed_plan(loops: UOp) -> Plan:
     """Return the plan of the transposed tile with the best estimate."""
     actual = match_contraction(loops, WEIGHT)
     assert actual is not None
-    tile = best_transposed_tile(actual, TARGET)
-    assert tile is not None
+    _, tile = transposed(loops)[0]
     plan = Plan(loops, TARGET)
     apply_transposed_tile(plan, actual, tile)
     return plan
@@ -86,7 +91,7 @@ def test_the_weights_are_prepacked(name: str) -> None:
     plan = transposed_plan(loops)
     assert any(isinstance(a, Pack) and a.buffer == 2 for a in plan.actions)
     assert any(isinstance(a, Epilogue) for a in plan.actions)
-    copies = prepack_constants(plan.kernel, WEIGHT)
+    copies = prepack_constants(plan.kernel, WEIGHT, TARGET)
     assert copies is not None
     assert [copy.source for copy in copies.copies] == [2]
 
@@ -101,19 +106,13 @@ def test_all_stores_are_vectors(name: str) -> None:
     assert all(n.src[0].src[1].dtype.count == 1 for n in stores)
 
 
-def test_scattered_stores_cost_more() -> None:
-    """With 13 columns stores are scattered; with 16, the tile is transposed in registers."""
-    tiles = []
-    for size in (13, 16):
+def test_tiles_are_transposed_in_registers_or_not_at_all() -> None:
+    """No row of 13 is divided by four or more: stores would be element by element."""
+    for size, is_transposed in ((13, False), (16, True)):
         _, loops = loops_of(convolution(64, size, 64, padding=1))
-        actual = match_contraction(loops, WEIGHT)
-        assert actual is not None
-        tile = best_transposed_tile(actual, TARGET)
-        assert tile is not None
-        tiles.append((tile.m, tile.cycles / actual.work))
-    (small_m, expensive), (large_m, cheap) = tiles
-    assert small_m < 4 <= large_m
-    assert cheap < expensive
+        plans = [plan for _, plan in transposed(loops)]
+        assert bool(plans) is is_transposed
+        assert all(plan.m >= 4 for plan in plans)
 
 
 @pytest.mark.parametrize(("name", "parts"), [("points", 8), ("windows", 2)])
@@ -129,9 +128,7 @@ def test_each_core_gets_one_chunk_of_panels_where_it_packs(name: str, parts: int
 def test_only_constants_have_transposed_tiles() -> None:
     _, loops = loops_of(PROGRAMS["windows"]())
     for constants in (frozenset[int](), frozenset({1})):
-        actual = match_contraction(loops, constants)
-        assert actual is not None
-        assert best_transposed_tile(actual, TARGET) is None
+        assert not transposed(loops, constants)
     assert heuristic.schedule_loops(loops, TARGET) is not heuristic.schedule_loops(
         loops, TARGET, WEIGHT
     )

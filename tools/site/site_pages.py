@@ -23,7 +23,7 @@ NAVIGATION: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("See and tune", ("view.md", "looking.md", "schedule.md", "actions.md", "tuning.md")),
     ("Right results", ("verify.md", "rules.md", "semantics.md", "simplifier.md", "playground.md",
                        "derivatives.md", "fast_math.md", "accuracy.md")),
-    ("Speed", ("performance.md", "measurements.md", "benchmarks.md")),
+    ("Speed", ("performance.md", "machine.md", "measurements.md", "benchmarks.md")),
     ("Inside", ("architecture.md", "ops.md", "settings.md", "glossary.md", "dependencies.md",
                 "development.md", "contributing.md")),
 )  # fmt: skip

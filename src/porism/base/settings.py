@@ -26,7 +26,8 @@ from contextvars import ContextVar
 from typing import Final
 
 from porism.base.device_use import HOST, note_device
-from porism.base.errors import SettingsError
+from porism.base.errors import SettingsError, TargetError
+from porism.base.machines.machine import Machine
 
 PREFIX: Final = "PORISM_"
 
@@ -170,6 +171,24 @@ class DeviceName(Setting):
         return f"{kind}:{int(number)}" if colon and int(number) else kind
 
 
+class Quantities(Setting):
+    """Values of a machine's quantities by name, such as `l2_bandwidth=48,fma_bits=256`."""
+
+    def __get__(self, instance: object, owner: type) -> str:
+        return str(self.value())
+
+    @property
+    def allowed(self) -> str:
+        return "numbers by name, such as `l2_bandwidth=48,fma_bits=256` (`docs/machine.md`)"
+
+    def parse(self, text: str) -> str | None:
+        try:
+            Machine().override(text)
+        except (ValueError, TargetError):
+            return None
+        return text
+
+
 class Settings:
     """The table. A setting is added by a line here; `docs/settings.md` follows from it."""
 
@@ -228,6 +247,10 @@ class Settings:
     threads = Integer(
         0, "Threads that run a kernel; 0 for as many as there are cores.",
         low=0, high=4096,
+    )  # fmt: skip
+    machine = Quantities(
+        "", "Quantities of the processor that replace those detected or measured: what the choice "
+        "of loop schedules is computed from.",
     )  # fmt: skip
     pool_megabytes = Integer(
         1024, "Freed memory that is kept for new arrays, in megabytes.",

@@ -16,6 +16,7 @@ from typing import Final
 from porism.base import dtypes
 from porism.base.errors import TargetError
 from porism.base.gpu import Gpu
+from porism.base.machines.machine import Machine
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -122,11 +123,11 @@ class Target:
     """Width of the integers that address memory."""
     vector_bits: tuple[int, ...] = ()
     """Widths of vector registers in bits, ascending; none where arithmetic is scalar."""
-    fma_bits: int = 0
-    """Bits of a vector register that an arithmetic unit takes at once; 0 for all of the widest."""
     load_bytes: tuple[int, ...] = (1, 2, 4, 8)
     """Widths of one load or store in bytes, ascending."""
     memory: Memory = field(default_factory=Memory)
+    machine: Machine = field(default_factory=Machine)
+    """Rates and latencies of a core of a CPU, by which loop schedules are compared."""
     storage: StorageModel = field(default_factory=StorageModel)
     """Costs and limits by which scheduling decides which values are stored."""
     cores: int = 1

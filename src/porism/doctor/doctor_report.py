@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from porism.doctor import machine_report, self_test
+from porism.doctor import machine_measurement, machine_report, self_test
 from porism.doctor.self_test import Result
 
 WIDTH: Final = 100
 """The width of a line, in characters."""
 
 
-def run(version: str, *, as_json: bool = False) -> int:
-    """Print the report; return exit status 0 if every program of the self-test is right, else 1."""
+def run(version: str, *, as_json: bool = False, measures: bool = False) -> int:
+    """Print the report; return exit status 0 if every program of the self-test is right, else 1.
+
+    If it `measures`, the quantities of the machine are measured before, and stored.
+    """
+    if measures and not machine_measurement.measure_and_store():
+        print("the measurement cannot be stored: there is no folder for it", file=sys.stderr)
     facts = machine_report.facts(version)
     begin = time.perf_counter()
     results = list(self_test.run())

@@ -16,6 +16,7 @@ from typing import Any, Final
 from porism.backends.backend_table import BACKENDS, selected_backend
 from porism.base.errors import PorismError
 from porism.base.file_store import KINDS, Store, cache_folder, why_unusable
+from porism.base.machines.machine import fields
 from porism.base.settings import settings
 from porism.engine.cache import cache_counts
 from porism.engine.cache.cache_command import size_text
@@ -35,6 +36,7 @@ def facts(version: str) -> dict[str, Facts]:
         "versions": versions(version),
         "cpu": cpu(),
         "memory": memory(),
+        "machine": machine(),
         "backends": backends(),
         "devices": devices(),
         "cache": cache(),
@@ -74,6 +76,12 @@ def cpu() -> Facts:
     report["threads used"] = settings.threads or os.cpu_count() or 1
     report["caches"] = dict(_caches(Path("/sys/devices/system/cpu/cpu0/cache")))
     return report
+
+
+def machine() -> Facts:
+    """Return the quantities that loop schedules are chosen by, with units and sources."""
+    known = BACKENDS["llvm"].target().machine
+    return {name: known.describe(name) for name in fields()}
 
 
 def memory() -> Facts:

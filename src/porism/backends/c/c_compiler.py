@@ -24,7 +24,9 @@ from typing import Any, Final
 from porism.backends.c.c_renderer import module
 from porism.backends.kernel_function import KernelFunction, kernel_function
 from porism.base.errors import PorismError
-from porism.base.target import GENERIC_CPU, Memory, Target
+from porism.base.machines.host_machine import host_cores, host_machine, host_memory
+from porism.base.machines.machine import Machine
+from porism.base.target import GENERIC_CPU, Target
 from porism.ir.node import UOp
 
 COMMANDS: Final = ("gcc", "clang", "cc")
@@ -125,7 +127,7 @@ def _first_lines(text: str, most: int = 3) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _target(chosen: Compiler) -> Target:
+def _target(chosen: Compiler, machine: Machine, cores: int) -> Target:
     widths = sorted({bits for macro, bits in _VECTOR_BITS if macro in chosen.macros})
     extra_ops = {"MAX", "MIN", "RECIPROCAL", "TRUNC", "FLOOR", "CEIL", "ROUND"}
     if chosen.macros & {"__FMA__", "__ARM_FEATURE_FMA"}:
@@ -136,14 +138,15 @@ def _target(chosen: Compiler) -> Target:
         name="c",
         ops=GENERIC_CPU.ops | extra_ops,
         vector_bits=tuple(widths) or (128,),
-        memory=Memory(l1=32 << 10, l2=1 << 20, registers=registers),
-        cores=os.cpu_count() or 1,
+        memory=host_memory(registers),
+        machine=machine,
+        cores=cores,
     )
 
 
 def target() -> Target:
     """Return this machine as the compiler describes it."""
-    return _target(compiler())
+    return _target(compiler(), host_machine(), host_cores())
 
 
 # -- from text to functions ------------------------------------------------------------------------

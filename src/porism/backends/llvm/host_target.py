@@ -4,24 +4,56 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Final
 
+import llvmlite.binding as llvm
+
 from porism.backends.llvm.compiled_cpu import Cpu, compiled_cpu
-from porism.base.target import GENERIC_CPU, Memory, Target
+from porism.base.machines.host_machine import host_cores, host_machine, host_memory
+from porism.base.machines.machine import Machine
+from porism.base.settings import unoverridden
+from porism.base.target import GENERIC_CPU, Target
 
 _VECTOR_BITS: Final = (("avx512f", 512), ("avx", 256), ("sse2", 128), ("neon", 128))
 
-_FMA_BITS: Final = {"znver1": 128, "znver4": 256}
-"""Widths of arithmetic units in bits, of CPUs whose vector registers are twice as wide, by LLVM's
-name; from AMD's optimization guides. Others take a whole register at once."""
+_CPUS: Final[Mapping[str, Mapping[str, float]]] = {
+    "znver1": {"fma_bits": 128},
+    "znver4": {
+        "fma_bits": 256, "l2_bandwidth": 20, "l3_bandwidth": 8, "miss": 16, "fork_join": 4000,
+    },
+    "znver5": {
+        "l2_bandwidth": 60, "l3_bandwidth": 26, "memory_bandwidth": 6.8,
+        "lone_memory_bandwidth": 10.7, "miss": 8, "fork_join": 2000,
+    },
+}  # fmt: skip
+"""Quantities of CPUs by LLVM's name: widths of units from AMD's optimization guides, and the others
+measured by `porism doctor --measure` on two cores of servers."""
 
 
-@functools.cache
+_latest: tuple[object, Target | None] = (None, None)
+"""The settings when the target was last asked for, and that target."""
+
+
 def host_target() -> Target:
-    """Return the target of this machine: its vector widths, ops, caches and cores."""
-    cpu = compiled_cpu()
+    """Return the target of this machine: its vector widths, ops, caches, rates and cores."""
+    global _latest
+    values, (known, target) = unoverridden(), _latest  # in hand: another thread may replace it
+    if values is None or values is not known or target is None:
+        cpu = compiled_cpu()
+        target = _target_of(cpu, host_machine(**_known_quantities(cpu)), host_cores())
+        _latest = unoverridden(), target
+    return target
+
+
+@functools.lru_cache(maxsize=16)
+def _known_quantities(cpu: Cpu) -> Mapping[str, float]:
+    """Return what is known of the processor that runs the code, whatever it is compiled for."""
+    return _CPUS.get(cpu.name if cpu.triple else llvm.get_host_cpu_name(), {})
+
+
+@functools.lru_cache(maxsize=16)
+def _target_of(cpu: Cpu, machine: Machine, cores: int) -> Target:
     features = cpu.features
     widths = sorted({bits for name, bits in _VECTOR_BITS if name in features} | _scalable(cpu))
     extra_ops = {"MAX", "MIN", "RECIPROCAL", "TRUNC", "FLOOR", "CEIL", "ROUND"}
@@ -31,39 +63,17 @@ def host_target() -> Target:
         extra_ops.add("LDEXP")
     # AVX-512's conversions to bf16 are not used: they flush subnormal numbers to 0.
     converts = {"f16"} if features & {"f16c", "neon"} else set()
-    registers = 32 if "avx512f" in features or "neon" in features else 16
     return dataclasses.replace(
         GENERIC_CPU,
         name="host",
         ops=GENERIC_CPU.ops | extra_ops,
         converts=frozenset(converts),
         vector_bits=tuple(widths) or (128,),
-        fma_bits=_FMA_BITS.get(cpu.name, 0),
-        memory=Memory(
-            l1=_cache_bytes(1, "Data", 32 << 10),
-            l2=_cache_bytes(2, "Unified", 1 << 20),
-            l3=_cache_bytes(3, "Unified", 0),
-            registers=registers,
-        ),
-        cores=os.cpu_count() or 1,
+        memory=host_memory(32 if "avx512f" in features or "neon" in features else 16),
+        machine=machine,
+        cores=cores,
     )
 
 
 def _scalable(cpu: Cpu) -> set[int]:
     return {cpu.scalable_bits} if cpu.scalable_bits else set()
-
-
-def _cache_bytes(level: int, kind: str, otherwise: int) -> int:
-    """Return the size of a cache in bytes from sysfs, or `otherwise` if it is not known."""
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        try:
-            if int((folder / "level").read_text()) != level:
-                continue
-            if (folder / "type").read_text().strip() != kind:
-                continue
-            size = (folder / "size").read_text().strip()
-        except (OSError, ValueError):
-            continue
-        if size.endswith("K") and size[:-1].isdigit():
-            return int(size[:-1]) << 10
-    return otherwise

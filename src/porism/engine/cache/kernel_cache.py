@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from porism.optimize.actions.action import Action
 
 IRRELEVANT_SETTINGS: Final = frozenset(
-    ("debug", "trace", "rewrite_limit", "backend", "device", "threads", "cache", "cache_dir",
+    ("debug", "trace", "rewrite_limit", "backend", "device", "cache", "cache_dir",
      "cache_mb", "pool_megabytes", "jit_signatures", "constants_megabytes", "beam", "beam_seconds",
      "progress", "verify", "verify_ms")
 )  # fmt: skip

@@ -21,9 +21,23 @@ CLOSERS: Final = frozenset({ops.END, ops.REDUCE, ops.BUFFERIZE})
 """The ops that close loops: these are their sources after the first."""
 
 
+_latest: tuple[UOp, dict[str, UOp]] | None = None
+"""The kernel whose loops were asked for last, with them: one action asks for them several times."""
+
+
+def named_ranges(kernel: UOp) -> dict[str, UOp]:
+    """Return the loops of a kernel by the names that listings show, sorted by axis."""
+    global _latest
+    latest = _latest
+    if latest is None or latest[0] is not kernel:
+        loops = sorted((n for n in toposort(kernel) if n.op is ops.RANGE), key=lambda r: r.arg[0])
+        latest = _latest = (kernel, {name_of_axis(r.arg[0]): r for r in loops})
+    return latest[1]
+
+
 def ranges_of(kernel: UOp) -> list[UOp]:
     """Return the loops of a kernel, sorted by axis."""
-    return sorted((n for n in toposort(kernel) if n.op is ops.RANGE), key=lambda r: r.arg[0])
+    return list(named_ranges(kernel).values())
 
 
 def closers_of(kernel: UOp, loop: UOp) -> list[UOp]:
@@ -39,19 +53,6 @@ def is_part_of(loop: UOp, whole: UOp) -> bool:
     """
     axis = whole.arg[0]
     return bool(loop.arg[0][: len(axis)] == axis)
-
-
-_latest: tuple[UOp, dict[str, UOp]] | None = None
-"""The kernel that `named_ranges` was called on last: one action calls it several times."""
-
-
-def named_ranges(kernel: UOp) -> dict[str, UOp]:
-    """Return the loops of a kernel by the names that listings show."""
-    global _latest
-    latest = _latest
-    if latest is None or latest[0] is not kernel:
-        latest = _latest = (kernel, {name_of_axis(r.arg[0]): r for r in ranges_of(kernel)})
-    return latest[1]
 
 
 def with_kind(loop: UOp, kind: Axis) -> UOp:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from porism.base.target import Target
 from porism.ir import ops
@@ -50,6 +51,15 @@ def loads_for(value: UOp) -> list[UOp]:
 def access_stride(index: UOp, loop: UOp) -> int | None:
     """Return the stride of a possibly masked index along a loop, in elements; None if it varies."""
     return stride(index.src[1] if is_masked(index) else index, loop)
+
+
+NEAR_STRIDE: Final = 4
+"""Elements from lane to lane, up to which vectors are shuffled out of wide loads."""
+
+
+def is_near(stride: int | None) -> bool:
+    """Return whether lanes of such a stride, in elements, are loaded by wide loads."""
+    return stride is not None and abs(stride) <= NEAR_STRIDE
 
 
 def is_contiguous_reduction(reduction: UOp, loop: UOp) -> bool:

@@ -23,20 +23,11 @@ from porism.ir.op_signatures import NON_TEMPORAL
 from porism.optimize.analysis.loop_strides import extent_of
 from porism.rules.addresses.validity import is_masked
 
-WAYS: Final = 8
-"""Associativity of a cache: lines that fit in one set; chosen by hand."""
-
 SHORT_RUN: Final = 512
 """Bytes of a contiguous run below which the hardware prefetcher starts late; chosen by hand."""
 
 SHORT_RUN_PENALTY: Final = 0.6
 """Additional time of short runs, as a fraction of the time of their bytes; chosen by hand."""
-
-SINGLE_CORE_SHARE: Final = 1.25
-"""How many times its share of the memory bandwidth a core gets alone; chosen by hand."""
-
-PREFETCH_STREAMS: Final = 16
-"""Concurrent streams that the hardware prefetcher follows; chosen by hand."""
 
 Strides = list[tuple[int, int]]
 """Pairs of a stride in bytes and a trip count. A loop that is divided has two of them."""
@@ -86,7 +77,7 @@ class _Access:
             self.footprints[key] = known
         return known
 
-    def measure_run(self) -> None:
+    def measure_run(self, max_streams: int) -> None:
         """Set `run_bytes`: how far the access goes before it jumps out of its streams."""
         run, streams = self.itemsize, 1
         for far, count in sorted(self.unrolled_strides):
@@ -100,7 +91,7 @@ class _Access:
                     run += far * (count - 1)
                 else:
                     streams *= count
-            if streams > PREFETCH_STREAMS:
+            if streams > max_streams:
                 break
         self.run_bytes = max(run, CACHE_LINE)
 
@@ -229,17 +220,22 @@ def estimate_traffic(
     order: Sequence[UOp], enclosing: Mapping[UOp, frozenset[UOp]], target: Target
 ) -> Traffic:
     """Return the traffic of one core for a kernel, given the loops around each loop."""
-    accesses = _accesses(order, enclosing)
-    memory = target.memory
-    l1 = _bytes_into(accesses, memory.l1 or 1 << 15, target.cores, 0.0)
-    l2 = _bytes_into(accesses, memory.l2 or 1 << 18, target.cores, SHORT_RUN_PENALTY)
-    far = _bytes_into(accesses, memory.last_cache, 1, SHORT_RUN_PENALTY, is_shared=True)
+    memory, machine = target.memory, target.machine
+    accesses = _accesses(order, enclosing, 2 * machine.prefetch_streams)
+    l1 = _bytes_into(accesses, memory.l1 or 1 << 15, machine.l1_ways, target.cores, 0.0)
+    l2 = _bytes_into(
+        accesses, memory.l2 or 1 << 18, machine.l2_ways, target.cores, SHORT_RUN_PENALTY
+    )
+    far = _bytes_into(accesses, memory.last_cache, 0, 1, SHORT_RUN_PENALTY)
     is_parallel = any(n.op is ops.RANGE and n.arg[1] is Axis.THREAD for n in order)
-    share = target.cores if is_parallel else min(SINGLE_CORE_SHARE, target.cores)
+    alone = machine.lone_memory_bandwidth / machine.memory_bandwidth
+    share = target.cores if is_parallel else min(alone, target.cores)
     return Traffic(l1, l2, far / share)
 
 
-def _accesses(order: Iterable[UOp], enclosing: Mapping[UOp, frozenset[UOp]]) -> list[_Access]:
+def _accesses(
+    order: Iterable[UOp], enclosing: Mapping[UOp, frozenset[UOp]], max_streams: int
+) -> list[_Access]:
     """Return the loads and stores of a kernel."""
     stores = {n.src[0]: n for n in order if n.op is ops.STORE}
     known: dict[UOp, dict[UOp, Strides]] = {}
@@ -259,16 +255,20 @@ def _accesses(order: Iterable[UOp], enclosing: Mapping[UOp, frozenset[UOp]]) -> 
         buffer_bytes = int(base.dtype.size) * itemsize
         is_local = base.op is not ops.PARAM
         access = _Access(nest, strides, unrolled, itemsize, buffer_bytes, transfers, is_local)
-        access.measure_run()
+        access.measure_run(max_streams)
         accesses.append(access)
     return accesses
 
 
 def _bytes_into(
-    accesses: Sequence[_Access], size: int, cores: int, penalty: float, *, is_shared: bool = False
+    accesses: Sequence[_Access], size: int, ways: int, cores: int, penalty: float
 ) -> float:
-    """Return the bytes that are moved into a cache of some size; short runs have a penalty."""
-    way = CACHE_LINE if is_shared else size // WAYS
+    """Return the bytes that are moved into a cache of some size; short runs have a penalty.
+
+    0 ways stand for the cache that all cores share: its sets are not what one kernel conflicts in.
+    """
+    is_shared = not ways
+    way = CACHE_LINE if is_shared else size // ways
     occupied: dict[UOp, float] = {}
     for access in accesses:
         for depth, r in enumerate(access.nest):

@@ -20,32 +20,15 @@ from porism.ir.ops import Group
 from porism.ir.traversal import toposort
 from porism.optimize.actions.loops.upcast_unroll import UNROLLED_KINDS
 from porism.optimize.model.cache_traffic import Traffic, estimate_traffic
+from porism.optimize.model.core_rates import CoreRates, core_rates
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked
 
-ADD_LATENCY: Final = 4
-"""Cycles until the result of an addition is there; chosen by hand."""
-
-SPILL: Final = 2.0
-"""Operations of an accumulator that is not in a register; chosen by hand."""
-
-HALF_VECTOR: Final = 0.54
-"""Cost of a vector of half the width or of a scalar, in whole vectors; chosen by hand."""
+SPILL: Final = 3.0
+"""Slots of an accumulator that is not in a register: a load, and a store, which takes two."""
 
 MASKED: Final = 1.5
 """Cost of a masked access, in plain accesses; chosen by hand."""
-
-OPERATIONS_PER_CYCLE: Final = 2.0
-"""Vector operations that a core starts in a cycle; chosen by hand."""
-
-L2_BYTES_PER_CYCLE: Final = 32.0
-"""Bytes in a cycle from the second cache of a core; chosen by hand."""
-
-L3_BYTES_PER_CYCLE: Final = 20.0
-"""Bytes in a cycle from the shared cache; chosen by hand."""
-
-MEMORY_BYTES_PER_CYCLE: Final = 4.5
-"""Bytes in a cycle from memory, for each core; chosen by hand."""
 
 NOT_OVERLAPPED: Final = 0.3
 """Fraction of the shorter parts that the longest part does not hide; chosen by hand."""
@@ -64,25 +47,27 @@ class Cost:
     """The estimated cost of a kernel."""
 
     operations: float
-    """Vector operations of one core, about."""
+    """Slots of the vector operations of one core, about."""
     instructions: int
     """Instructions after unrolling."""
     local_bytes: int
     """Bytes of local buffers, which are on the stack of a thread."""
     traffic: Traffic
     """The bytes that one core moves."""
+    rates: CoreRates
+    """What the core does in a slot."""
 
     @property
     def cycles(self) -> float:
         """Cycles of one core, about: the longest part, and some of the others."""
         parts = (
-            self.operations / OPERATIONS_PER_CYCLE,
-            self.traffic.l1 / L2_BYTES_PER_CYCLE,
-            self.traffic.l2 / L3_BYTES_PER_CYCLE,
-            self.traffic.memory / MEMORY_BYTES_PER_CYCLE,
+            self.operations,
+            self.traffic.l1 / self.rates.l2_bytes,
+            self.traffic.l2 / self.rates.l3_bytes,
+            self.traffic.memory / self.rates.memory_bytes,
         )
         longest = max(parts)
-        return longest + NOT_OVERLAPPED * (sum(parts) - longest)
+        return (longest + NOT_OVERLAPPED * (sum(parts) - longest)) * self.rates.slot
 
     def is_feasible(self, target: Target) -> bool:
         """Return whether the kernel compiles in reasonable time, and fits on the stack."""
@@ -94,7 +79,7 @@ def estimate_cost(kernel: UOp, target: Target) -> Cost:
     """Return the estimated cost of a scheduled kernel."""
     operations, instructions, local = 0.0, 0, 0
     threads = 1.0
-    order = toposort(kernel)
+    order, rates = toposort(kernel), core_rates(target)
     enclosing = _enclosing_loops(order)
     for node in order:
         if node.op is ops.DEFINE_LOCAL:
@@ -115,12 +100,12 @@ def estimate_cost(kernel: UOp, target: Target) -> Cost:
             trip_count *= _extent(r)
         emitted = copies / lanes * vectors
         instructions += int(emitted)
-        share = HALF_VECTOR if 2 * lanes <= width else 1.0
+        share = rates.vector_cost(lanes * _bits(node)) if vectors == 1 else 1.0
         operations += op_cost(node) * trip_count * emitted * share
         if node.op is ops.REDUCE:
-            operations += trip_count * _reduction_cost(node, emitted, target, width) * share
+            operations += trip_count * _reduction_cost(node, emitted, rates, width) * share
     moved = estimate_traffic(order, enclosing, target)
-    return Cost(operations / threads, instructions, local, moved)
+    return Cost(operations / threads, instructions, local, moved, rates)
 
 
 def _nearest_enclosing_loops(order: Sequence[UOp]) -> dict[UOp, set[UOp]]:
@@ -183,7 +168,7 @@ def _lanes(node: UOp, target: Target) -> int:
     return max(_extent(r) for r in unrolled)
 
 
-def _reduction_cost(node: UOp, results: float, target: Target, width: int) -> float:
+def _reduction_cost(node: UOp, results: float, rates: CoreRates, width: int) -> float:
     """Return the operations of a reduction beside its terms: additions, latency and spills."""
     trip_count, unrolled = 1.0, 1.0
     for r in node.src[1:]:
@@ -195,9 +180,9 @@ def _reduction_cost(node: UOp, results: float, target: Target, width: int) -> fl
     partial = unrolled / (1 if is_vectorized else max(min(width, unrolled), 1))
     additions = max(results, 1.0) * max(partial, 1.0)
     accumulators = max(results, 1.0) if is_vectorized else additions
-    registers = target.memory.registers
+    registers = rates.registers
     spilled = 0.0
     if accumulators > 0.9 * registers:
         spilled = max(accumulators - registers + 4, 0.0)
-    waiting = max(ADD_LATENCY - accumulators, 0.0) * additions / accumulators
+    waiting = max(rates.latency - accumulators, 0.0) * additions / accumulators
     return trip_count * (additions + waiting + SPILL * spilled)

@@ -27,12 +27,12 @@ from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.actions.memory.streaming_stores import NonTemporal
 from porism.optimize.analysis.contraction_accesses import Contraction, match_contraction
 from porism.optimize.analysis.loop_strides import extent_of
+from porism.optimize.model.tile_plan import TilePlan
 from porism.optimize.strategy import streaming_strategy
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.contractions import column_panels
-from porism.optimize.strategy.contractions.flattened_tiles import enumerate_flattened_tiles
-from porism.optimize.strategy.contractions.register_tiles import Tile, enumerate_tiles
 from porism.optimize.strategy.contractions.tile_actions import apply_tile
+from porism.optimize.strategy.contractions.tile_plans import ranked_plans
 
 MAX_NEXT_TILES: Final = 16
 """Tiles with estimates next to the best that are tried (chosen by hand)."""
@@ -86,14 +86,13 @@ def _schedules(nest: Contraction, target: Target) -> Iterator[Callable[[Plan], N
         yield functools.partial(apply_tile, contraction=nest, tile=tile)
 
 
-def _promising_tiles(nest: Contraction, target: Target) -> list[Tile]:
+def _promising_tiles(nest: Contraction, target: Target) -> list[TilePlan]:
     """Return the best tile and its variants, those next to it, and the best of each kind."""
-    tiles = [*enumerate_tiles(nest, target), *enumerate_flattened_tiles(nest, target)]
-    ranked = sorted(tiles, key=lambda tile: tile.cycles)
-    if not ranked:
+    plans = ranked_plans(nest, target)
+    if not plans:
         return []
-    ranked = [tile for tile in ranked if tile.cycles <= MAX_SLOWDOWN * ranked[0].cycles]
-    best_of_kind: dict[object, Tile] = {}
+    ranked = [tile for cycles, tile in plans if cycles <= MAX_SLOWDOWN * plans[0][0]]
+    best_of_kind: dict[object, TilePlan] = {}
     for tile in ranked:
         best_of_kind.setdefault(_kind(tile), tile)
     chosen = [ranked[0], *_variants(ranked[0])]
@@ -103,14 +102,14 @@ def _promising_tiles(nest: Contraction, target: Target) -> list[Tile]:
     return list(dict.fromkeys(chosen))
 
 
-def _kind(tile: Tile) -> object:
+def _kind(tile: TilePlan) -> object:
     """Return what tiles of one kind have in common: their loops and what is packed, not sizes."""
     loops = tile.vector_loop, tile.m_loop, tile.n_loop, tile.flattened_loop
     packed = tuple(operand.load for operand in tile.packed)
     return *loops, tile.vectorizes_k, tile.parallelizes_m, packed
 
 
-def _variants(tile: Tile) -> Iterator[Tile]:
+def _variants(tile: TilePlan) -> Iterator[TilePlan]:
     """Yield the same tile with another parallel loop, and with one operand less packed."""
     if tile.m_loop is not None:
         yield dataclasses.replace(tile, parallelizes_m=not tile.parallelizes_m)

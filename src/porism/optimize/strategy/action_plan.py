@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from porism.base.errors import ActionError
 from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.node import UOp
@@ -37,11 +38,26 @@ class Plan:
         self.kernel = action.apply(self.kernel, self.target)
         self.actions.append(action)
 
+    def attempt(self, action: Action) -> bool:
+        """Apply an action and append it to the list; return False if it is illegal."""
+        try:
+            self.do(action)
+        except ActionError:
+            return False
+        return True
+
     def create_loops(self, action: Action) -> list[str]:
         """Apply an action, and return the names of the loops that it creates, outermost first."""
         before = set(self.loops())
         self.do(action)
         return sorted(set(self.loops()) - before, key=lambda name: int(name[1:]))
+
+    def try_create_loops(self, action: Action) -> list[str]:
+        """Apply an action, and return the names of the loops that it creates; none if illegal."""
+        try:
+            return self.create_loops(action)
+        except ActionError:
+            return []
 
     def upcast_disjoint(self, actions: Sequence[Upcast]) -> None:
         """Apply several upcasts of loops of which none is inside another, in one traversal."""

@@ -6,8 +6,8 @@ enough ahead of them. So with each vector that is loaded, one prefetch is issued
 
 - rows that several passes read, as in a softmax: the next row. The first pass would wait for
   memory, and the others leave it idle; a pass that does little gets no prefetches;
-- sequential streams: some cache lines further, unless the arithmetic takes longer than memory;
-  less far if several rows are read in turn;
+- sequential streams: some cache lines further, unless the arithmetic takes longer than memory, or
+  several rows are read in turn: the hardware prefetcher keeps up with these;
 - rows that are gathered by indices: rows of later iterations;
 - pre-packed constants that a few passes read panel by panel: further in the same panel. The first
   pass waits for memory, and is much of the whole.
@@ -46,12 +46,6 @@ PANEL_DISTANCE: Final = 4096
 MIN_STREAM: Final = 4 * STREAM_DISTANCE
 """Bytes of a sequential stream, at least."""
 
-MAX_ROWS: Final = 2
-"""Rows that are read together, at most: the hardware prefetcher keeps up with more of them."""
-
-MAX_REDUCED_ROWS: Final = 8
-"""The same of rows that are reduced: to load them is all the work."""
-
 RARE: Final = 16
 """A load with so many times fewer iterations than another is ignored, such as a peeled tail."""
 
@@ -78,8 +72,8 @@ def insert_prefetches(plan: Plan) -> None:
         is_large = _bytes(buffer) >= 2 * min_bytes
         if action is None and is_large and not _is_compute_bound(order, loads[0]):
             action = _prefetch_stream(buffer, loads) or _prefetch_gathered_rows(buffer, loads)
-        if action is not None and action.is_legal(plan.kernel, plan.target):
-            plan.do(action)
+        if action is not None:
+            plan.attempt(action)
 
 
 def _loads_of_large_buffers(order: Sequence[UOp], min_bytes: int) -> dict[UOp, list[UOp]]:
@@ -186,27 +180,10 @@ def _prefetch_stream(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
     frequent = [load for load in loads if trip_count(load.ranges) * RARE > most]
     streams = {_sequential_loop(load, item) for load in frequent}
     if len(streams) != 1 or (stream := streams.pop()) is None:
-        return _prefetch_short_rows(buffer, loads) if len(loads) > 1 else None
+        return None
     loop, elements = stream
-    is_alone = loop.arg[1] is Axis.REDUCE or not _reads_rows_in_turn(loads)
-    distance = STREAM_DISTANCE if is_alone else STREAM_DISTANCE // 2
     within = () if len(frequent) == len(loads) else (show(loop),)
-    return Prefetch(buffer.arg, show(loop), max(distance // (elements * item), 1), within)
-
-
-def _prefetch_short_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
-    """Return a prefetch of some rows further, if several loads read each short row in parts."""
-    loops = {r for n in loads for r in n.ranges if r.arg[1] is Axis.THREAD}
-    strides = {access_stride(n.src[1], r) for n in loads for r in loops}
-    row = strides.pop() if len(loops) == len(strides) == 1 else None
-    if row is None or not CACHE_LINE <= row * _item(buffer) <= 2 * STREAM_DISTANCE:
-        return None
-    if any(_unrolled_strides(load) != [1] for load in loads):
-        return None
-    (loop,) = loops
-    elements = sum(trip_count(r for r in n.ranges if r is not loop) for n in loads)
-    distance = max(STREAM_DISTANCE // (row * _item(buffer)), 1)
-    return Prefetch(buffer.arg, show(loop), distance) if row <= elements < 2 * row else None
+    return Prefetch(buffer.arg, show(loop), max(STREAM_DISTANCE // (elements * item), 1), within)
 
 
 def _prefetch_gathered_rows(buffer: UOp, loads: Sequence[UOp]) -> Prefetch | None:
@@ -229,11 +206,6 @@ def _unrolled_strides(load: UOp) -> list[int | None]:
     return [access_stride(load.src[1], r) for r in load.ranges if r.arg[1] in UNROLLED]
 
 
-def _reads_rows_in_turn(loads: Sequence[UOp]) -> bool:
-    """Return whether several rows are read alternately: more lines are in flight then."""
-    return any(r.arg[1] is Axis.REDUCE and extent_of(r) > 1 for n in loads for r in n.ranges)
-
-
 def _sequential_loop(load: UOp, item: int) -> tuple[UOp, int] | None:
     """Return the loop along which a load reads vectors sequentially, and its stride in elements.
 
@@ -249,8 +221,7 @@ def _sequential_loop(load: UOp, item: int) -> tuple[UOp, int] | None:
     innermost, loop = loops[0]
     lanes = math.prod(extent for stride, extent in unrolled if stride < innermost)
     rows = math.prod(extent for stride, extent in unrolled if stride >= innermost)
-    max_rows = MAX_REDUCED_ROWS if loop.arg[1] is Axis.REDUCE else MAX_ROWS
-    if lanes != innermost or lanes * item * 2 < CACHE_LINE or rows > max_rows:
+    if lanes != innermost or lanes * item * 2 < CACHE_LINE or rows > 1:
         return None
     length = innermost
     for stride, r in loops:

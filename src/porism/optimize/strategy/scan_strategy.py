@@ -123,7 +123,7 @@ def _columns_per_chunk(plan: Plan, end: UOp, scan_loop: UOp, contiguous: UOp, la
     others = trip_count(r for r in end.src[1:] if r not in (*outer, scan_loop, contiguous))
     item = max(n.dtype.numpy.itemsize for n in nodes_inside(end) if n.op is ops.REDUCE)
     most = max(MAX_CARRIED // (others * item), lanes)
-    is_small = trip_count(end.src[1:]) < streaming_strategy.PARALLEL_WORK
-    is_split_for_cores = not is_small and trip_count(outer) < plan.target.cores
+    pays = streaming_strategy.pays_to_parallelize(trip_count(end.src[1:]), plan.target)
+    is_split_for_cores = pays and trip_count(outer) < plan.target.cores
     chunks = max(-(-columns // most), plan.target.cores if is_split_for_cores else 1)
     return -(-columns // (chunks * lanes)) * lanes

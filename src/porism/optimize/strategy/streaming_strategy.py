@@ -17,8 +17,8 @@ each access along each loop:
 - an output that is larger than the last cache is written by non-temporal stores.
 
 Reductions over the rows of a matrix are in `column_reductions`, vectors across the iterations of an
-outer loop, where the inner ones are short, in `outer_loop_lanes`, loop interchange for the sake of
-loads in `loop_order`, and software prefetches in `prefetch_placement`.
+outer loop, where the inner ones are short, in `outer_loop_lanes`, and software prefetches in
+`prefetch_placement`.
 
 The constants below were fitted by hand to timings on an x86-64 machine with AVX-512.
 """
@@ -46,6 +46,7 @@ from porism.optimize.analysis.loop_strides import (
     extent_of,
     is_contiguous_reduction,
     is_in_reduction,
+    is_near,
     is_unscheduled,
     lanes_of_widest_type,
     loads_for,
@@ -54,9 +55,9 @@ from porism.optimize.analysis.loop_strides import (
     trip_count,
     unrolled_copies,
 )
+from porism.optimize.model.core_rates import core_rates
 from porism.optimize.strategy import column_reductions
 from porism.optimize.strategy.action_plan import Plan
-from porism.optimize.strategy.loop_order import order_loops_by_loads
 from porism.optimize.strategy.outer_loop_lanes import vectorize_outer_loop
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
 from porism.optimize.strategy.segmented_loops import unroll_segments
@@ -67,14 +68,11 @@ from porism.optimize.strategy.vector_lanes import (
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked
 
-PARALLEL_WORK: Final = 1 << 15
-"""Iterations of the innermost loops from which on it pays to wake other cores."""
+WORD: Final = 4
+"""Bytes of an element, as a guess of what an iteration reads or writes."""
 
 PARTIAL_SUMS: Final = 4
 """Vectors of partial sums of a reduction: an addition has a latency of about as many cycles."""
-
-NEAR_STRIDE: Final = 4
-"""Elements from lane to lane, up to which vectors are shuffled out of wide loads."""
 
 TILE: Final = 16
 """Rows and columns of a tile that is transposed in registers, at most."""
@@ -106,16 +104,10 @@ def plan_streaming(kernel: UOp, target: Target) -> Plan:
         _vectorize_stores(plan)
         _unroll_short_reductions(plan)
         vectorize_reductions(plan)
-        order_loops_by_loads(plan)
     parallelize(plan)
     use_nontemporal_stores(plan)
     insert_prefetches(plan)
     return plan
-
-
-def _is_near(stride: int | None) -> bool:
-    """Return whether lanes of such a stride, in elements, are loaded by wide loads."""
-    return stride is not None and (stride == -1 or 0 <= stride <= NEAR_STRIDE)
 
 
 # -- vectors along stores --------------------------------------------------------------------------
@@ -141,7 +133,7 @@ def _vectorize_stores(plan: Plan) -> None:
 def _is_better_along_another(end: UOp, loop: UOp, width: int) -> bool:
     """Return whether loads are strided along a loop, but contiguous along another in vectors."""
     if unrolled_copies(end) > 1 and any(
-        loop in n.ranges and not _is_near(access_stride(n.src[1], loop))
+        loop in n.ranges and not is_near(access_stride(n.src[1], loop))
         for n in loads_for(end.src[0])
     ):
         return True
@@ -251,7 +243,7 @@ def _contiguous_for_loads(end: UOp, loop: UOp) -> UOp | None:
     if any(n.op is ops.REDUCE for n in nodes_inside(end)):
         return None
     for load in loads_for(end.src[0]):
-        if loop not in load.ranges or _is_near(access_stride(load.src[1], loop)):
+        if loop not in load.ranges or is_near(access_stride(load.src[1], loop)):
             continue
         for other in end.src[1:]:
             if (
@@ -410,9 +402,8 @@ def _vectorize_peeled(plan: Plan, axis: str, choices: Sequence[int]) -> bool:
     extent, width = extent_of(plan.loop(axis)), choices[-1]
     lanes = next((n for n in choices if extent >= 2 * n or n <= extent <= n + width), width)
     peel = Peel(axis, lanes)
-    if plan.target.block or not peel.is_legal(plan.kernel, plan.target):
+    if plan.target.block or not plan.attempt(peel):
         return False
-    plan.do(peel)
     plan.do(Unroll(f"{axis}_0", lanes))
     rest, remainder = f"{axis}_1", extent % lanes
     padded = -(-remainder // width) * width
@@ -430,10 +421,20 @@ def _vectorize_peeled(plan: Plan, axis: str, choices: Sequence[int]) -> bool:
 def parallelize(plan: Plan) -> None:
     """Divide the outermost output loop among the cores, if there is enough work."""
     ends = [e for e in plan.kernel.src if e.op is ops.END]
-    if len(ends) == 1 and len(plan.kernel.src) == 1 and _work(plan.kernel) >= PARALLEL_WORK:
+    if (
+        len(ends) == 1
+        and len(plan.kernel.src) == 1
+        and pays_to_parallelize(_work(plan.kernel), plan.target)
+    ):
         outermost = ends[0].src[1]
         if outermost.arg[1] is Axis.LOOP and not plan.target.block:
             plan.do(Thread(show(outermost)))
+
+
+def pays_to_parallelize(iterations: int, target: Target) -> bool:
+    """Return whether so many iterations, each of one word from the last cache, occupy all cores."""
+    rates = core_rates(target)
+    return rates.pays_to_fork(iterations * WORD / rates.l3_bytes)
 
 
 def _work(kernel: UOp) -> int:
@@ -450,11 +451,10 @@ def use_nontemporal_stores(plan: Plan) -> None:
     order = toposort(plan.kernel)
     stored = [n for n in order if n.op is ops.STORE and base_of(n.src[0]).op is ops.PARAM]
     for buffer in dict.fromkeys(base_of(n.src[0]) for n in stored):
-        action = NonTemporal(buffer.arg)
         in_lines = all(_writes_whole_lines(n) for n in stored if base_of(n.src[0]) is buffer)
         is_large = _exceeds_last_cache(buffer, plan.target)
-        if is_large and in_lines and action.is_legal(plan.kernel, plan.target):
-            plan.do(action)
+        if is_large and in_lines:
+            plan.attempt(NonTemporal(buffer.arg))
 
 
 def _writes_whole_lines(store: UOp) -> bool:

@@ -18,6 +18,15 @@ from porism.optimize.analysis.loop_strides import (
 LONG_LOOP: Final = 128
 """Iterations of a vectorized loop, from which on the padding of the last one is negligible."""
 
+MAX_GROWTH: Final = 4 / 3
+"""Lanes that a loop is padded to, at most, in iterations of the loop."""
+
+MAX_WASTE: Final = 1.1
+"""Iterations of a padded loop, at most, in those of the loop, if half vectors fit it better."""
+
+MAX_HALVES: Final = 7
+"""Half vectors that are computed together, at most, if they fit a row that whole ones do not."""
+
 
 def choose_lanes(extent: int, width: int, multiples: Sequence[int]) -> int:
     """Return the lanes along a loop: one vector of `width`, or a multiple that divides the extent.
@@ -30,7 +39,7 @@ def choose_lanes(extent: int, width: int, multiples: Sequence[int]) -> int:
     if extent >= width:
         return width
     lanes = 1 << (extent - 1).bit_length()
-    return lanes if extent * 4 >= lanes * 3 else lanes // 2 if extent == lanes // 2 else 0
+    return lanes if extent * MAX_GROWTH >= lanes else lanes // 2 if extent == lanes // 2 else 0
 
 
 def choose_lanes_with_half_vectors(
@@ -42,19 +51,16 @@ def choose_lanes_with_half_vectors(
     """
     if extent % width == 0:
         return choose_lanes(extent, width, multiples)
-    half = width // 2
-    most = max(multiples, default=1) * 2
-    if is_nontemporal:
-        for halves in (7, 5, 3):
-            if extent % (halves * half) == 0 and halves <= most:
-                return halves * half
+    half, most = width // 2, max(multiples, default=1) * 2
+    fitting = [n for n in range(MAX_HALVES, 0, -1) if extent % (n * half) == 0]
+    several = [n * half for n in fitting if 1 < n <= most]
+    if is_nontemporal and several:
+        return several[0]
     for vectors in multiples:
         if extent >= LONG_LOOP * vectors * width:
             return vectors * width
-    if extent > half > 1 and -(-extent // width) * width * 10 > extent * 11:
-        for halves in (7, 6, 5, 4, 3, 2, 1):
-            if extent % (halves * half) == 0 and (halves == 1 or halves <= most):
-                return halves * half
+    if extent > half > 1 and -(-extent // width) * width > extent * MAX_WASTE and fitting:
+        return several[0] if several else half
     return choose_lanes(extent, width, multiples)
 
 

@@ -4,7 +4,7 @@
         t[results of the chunk] = 0            partial results in a local buffer
         for block of the outermost reduction axis:
             for each register tile of the chunk:
-                t[tile] += …                   for all k of the block, as in `register_tiles`
+                t[tile] += …                   for all k of the block, as a tile plan says
         store t
 
 A register tile alone reads, for all k, its rows and columns of the operands. Where k is so long
@@ -12,7 +12,7 @@ that no near cache holds an operand, each tile reads it from the cache that all 
 results of a long reduction, such as the derivative of a convolution by its kernel, fit the L2 cache
 themselves, beside a block of both operands: each is then read from the shared cache once.
 
-A blocked tile is compared with others by the estimate of `tile_costs` for what one core does in
+A blocked tile is compared with others by the cost of its tile for what one core does in
 one block.
 """
 
@@ -33,14 +33,12 @@ from porism.optimize.actions.loops.parallel_loop import Thread
 from porism.optimize.actions.loops.reduction_blocking import Block
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand, match_contraction
 from porism.optimize.analysis.loop_strides import extent_of
+from porism.optimize.model.contraction_cost import ContractionCost
+from porism.optimize.model.core_rates import core_rates
+from porism.optimize.model.tile_plan import TilePlan
 from porism.optimize.strategy.action_plan import Plan
-from porism.optimize.strategy.contractions.register_tiles import Tile, enumerate_tiles
 from porism.optimize.strategy.contractions.tile_actions import loops_for_reuse, upcast
-from porism.optimize.strategy.contractions.tile_costs import (
-    DEFAULT_L2,
-    L2_BANDWIDTH,
-    L3_BANDWIDTH,
-)
+from porism.optimize.strategy.contractions.tile_plans import Candidate, output_candidates
 
 MIN_BLOCK: Final = 128
 """Iterations of all reduction axes in a block, at least: partial results are loaded and stored once
@@ -57,7 +55,7 @@ class BlockedTile:
 
     cycles: float
     """Of all cores together, for the whole contraction."""
-    tile: Tile
+    tile: TilePlan
     part: Contraction
     """What one core does in one block; its loops are named as those of the plan will be."""
     chunk_loop: UOp
@@ -70,7 +68,7 @@ class BlockedTile:
 
 def best_blocked_tile(kernel: UOp, contraction: Contraction, target: Target) -> BlockedTile | None:
     """Return the blocked tile with the fewest estimated cycles; None if nothing can be blocked."""
-    l2, block_loop = _l2_bytes(target), contraction.k_loops[0]
+    l2, block_loop = core_rates(target).l2, contraction.k_loops[0]
     partial_bytes = contraction.results * contraction.bits // 8 // target.cores
     if contraction.reductions > 1 or contraction.constant_buffers or target.cores < 2:
         return None
@@ -93,33 +91,36 @@ def _choices(kernel: UOp, contraction: Contraction, target: Target) -> Iterator[
         part = match_contraction(_shorten(kernel, {chunk_loop: chunk, block_loop: block}))
         if part is None:
             continue
-        tiles = enumerate_tiles(part, replace(target, cores=1))
+        tiles = output_candidates(ContractionCost(part, replace(target, cores=1)))
         in_place = (t for t in tiles if _reads_rows_in_place(part, t))
-        tile = min(in_place, key=lambda t: t.cycles + _l2_stalls(part, t), default=None)
-        if tile is None or part.results <= tile.m * tile.lanes:
+        best = min(in_place, key=lambda t: t.cycles + _l2_stalls(part, t, target), default=None)
+        if best is None or part.results <= best.m * best.columns.lanes:
             continue
+        machine = target.machine
         read = sum(_block_bytes(o, chunk_loop, block_loop, target) for o in contraction.operands)
         partial = 2 * part.results * part.bits // 8
-        cycles = tile.cycles + partial / L2_BANDWIDTH + block * read / L3_BANDWIDTH
+        cycles = best.cycles + partial / machine.l2_bandwidth + block * read / machine.l3_bandwidth
         parts = extent_of(block_loop) // block * target.cores
-        yield BlockedTile(cycles * parts, tile, part, chunk_loop, block_loop, block)
+        yield BlockedTile(cycles * parts, best.plan, part, chunk_loop, block_loop, block)
 
 
-def _reads_rows_in_place(part: Contraction, tile: Tile) -> bool:
+def _reads_rows_in_place(part: Contraction, tile: Candidate) -> bool:
     """Return whether each operand of a tile is one contiguous row for each k, and not packed.
 
     Windows side by side in registers were slower: 400 against 480 GFLOP/s (measured).
     """
-    if tile.packed or tile.vectorizes_k or tile.n > 1:
+    columns, packs = tile.columns, tile.column_cost.packed
+    if packs or columns.n > 1 or columns.flattened_loop is not None:
         return False
-    loops = (tile.vector_loop, tile.m_loop)
+    loops = (columns.vector_loop, tile.m_loop)
     return all(o.stride(r) in (0, 1) for o in part.operands for r in loops if r is not None)
 
 
-def _l2_stalls(part: Contraction, tile: Tile) -> float:
+def _l2_stalls(part: Contraction, tile: Candidate, target: Target) -> float:
     """Return the cycles of a block in which arithmetic waits for bytes from the L2 cache."""
-    read = part.work / (tile.m * tile.lanes) * (tile.m + tile.lanes) * part.bits // 8
-    return L2_STALLS * read / L2_BANDWIDTH
+    m, lanes = tile.m, tile.columns.lanes
+    read = part.work / (m * lanes) * (m + lanes) * part.bits // 8
+    return L2_STALLS * read / target.machine.l2_bandwidth
 
 
 def _largest_block(contraction: Contraction, chunk_loop: UOp, target: Target) -> int | None:
@@ -127,7 +128,7 @@ def _largest_block(contraction: Contraction, chunk_loop: UOp, target: Target) ->
     block_loop = contraction.k_loops[0]
     extent = extent_of(block_loop)
     read = sum(_block_bytes(o, chunk_loop, block_loop, target) for o in contraction.operands)
-    limit = _l2_bytes(target) // 2
+    limit = core_rates(target).l2 // 2
     min_block = -(-MIN_BLOCK * extent // contraction.k)
     blocks = range(min(extent // 2, int(limit // read)), 0, -1)
     block = next((n for n in blocks if extent % n == 0), None)
@@ -144,10 +145,6 @@ def _buffer_bytes(operand: Operand) -> int:
     """Return the bytes of an operand that are read, without those that windows read again."""
     elements = int(base_of(operand.load).dtype.size)
     return min(elements, operand.elements) * operand.itemsize
-
-
-def _l2_bytes(target: Target) -> int:
-    return max(target.memory.l2, DEFAULT_L2)
 
 
 def _shorten(kernel: UOp, extents: Mapping[UOp, int]) -> UOp:

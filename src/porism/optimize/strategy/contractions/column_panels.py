@@ -12,8 +12,8 @@ A register tile would read a cache line or two of each row of the matrix before 
 a panel reads as many columns of a row in sequence as it is wide. The price is that partial sums
 are loaded and stored once for each block of k; they stay in the L1 cache.
 
-The estimate compares panels by padding and load imbalance alone. The thresholds were fitted by hand
-to timings on an x86-64 machine with AVX-512.
+It pays if the matrix takes longer to read, from the last cache or from memory, than to multiply.
+Panels are compared by padding and load imbalance alone.
 """
 
 from __future__ import annotations
@@ -34,21 +34,12 @@ from porism.optimize.actions.memory.packed_panels import Pack
 from porism.optimize.analysis.buffer_loads import loads_of
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
 from porism.optimize.analysis.loop_strides import extent_of
+from porism.optimize.model.column_cost import OPERAND_REGISTERS
+from porism.optimize.model.contraction_cost import load_imbalance
+from porism.optimize.model.core_rates import core_rates
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.contractions.tile_actions import parallelize_outermost, upcast
-from porism.optimize.strategy.contractions.tile_costs import load_imbalance
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
-
-MAX_ROWS: Final = 24
-"""Rows, at most, of a product with a matrix that comes from memory."""
-
-FEW_ROWS, MIN_MANY_ROWS, MAX_MANY_ROWS = 3, 9, 16
-"""Rows of a product with a matrix in the last cache for which panels pay: up to the first, or from
-the second to the third. Between them, register tiles read the matrix as fast."""
-
-MIN_K: Final = 288
-"""Reduction length from which on panels pay for a matrix in the last cache: a shorter column of it
-is packed, or stays in a near cache."""
 
 MAX_WIDTH: Final = 2048
 """Columns of a panel, about: 8 KiB of float32 from each row of the matrix."""
@@ -59,27 +50,20 @@ MIN_COLUMNS: Final = 512
 ROW_START: Final = 128
 """Columns whose time it takes to begin to read a row of a panel."""
 
-K_BLOCK, LARGE_K_BLOCK = 8, 16
-"""Iterations of k in a block: so many rows of the matrix are read in turn; more of them if each is
-used for many rows."""
+MIN_RUN: Final = 256
+"""Bytes of each row that a tile should read together from memory (measured)."""
 
-MIN_ROWS_OF_LARGE_BLOCK: Final = 9
-"""Rows of the product from which on the blocks of k are large."""
+K_BLOCK: Final = 8
+"""Iterations of k in a block: so many rows of the matrix are read in turn (measured)."""
 
 VECTORS: Final = (1, 2, 3, 4)
 """Vectors of columns in a register tile, the best first."""
 
-VECTORS_FROM_CACHE: Final = (2, 1, 3, 4)
-"""The same for one row and a matrix in a cache."""
-
 MIN_PACKED_ROWS: Final = 5
 """Rows from which on their elements of a block of k are packed: they may be far apart."""
 
-CACHED_COPIES: Final = 4
+CACHED_COPIES: Final = 2
 """A matrix of which so many fit the last cache is assumed to stay there from call to call."""
-
-OPERAND_REGISTERS: Final = 6
-"""Vector registers that hold no accumulators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +116,18 @@ def _m_loops(contraction: Contraction, vector_loop: UOp, matrix: Operand) -> lis
 
 
 def _pays(contraction: Contraction, matrix: Operand, rows: int, target: Target) -> bool:
-    """Return whether reading the matrix takes most of the time."""
-    if not _stays_in_cache(matrix, target):
-        return rows <= MAX_ROWS
-    if contraction.k < MIN_K:
-        return False
-    size, l2 = matrix.elements * matrix.itemsize, target.memory.l2
-    if rows <= FEW_ROWS:
-        return size > l2 * target.cores // 2
-    return MIN_MANY_ROWS <= rows <= MAX_MANY_ROWS and size > l2 // 2
+    """Return whether a matrix that no L2 cache holds takes longer to read than to multiply.
+
+    A register tile of few rows has so many columns that it reads memory as fast.
+    """
+    rates = core_rates(target)
+    width = rates.vector_bits // contraction.bits
+    multiplying = rows / width  # slots for an element of the matrix
+    if _stays_in_cache(matrix, target):
+        exceeds_l2 = matrix.elements * matrix.itemsize > rates.l2 * rates.cores // 2
+        return exceeds_l2 and multiplying < matrix.itemsize / rates.l3_bytes
+    tile_row = (rates.registers - OPERAND_REGISTERS) // rows * rates.vector_bits // 8
+    return tile_row < MIN_RUN and multiplying < matrix.itemsize / rates.memory_bytes
 
 
 def _stays_in_cache(matrix: Operand, target: Target) -> bool:
@@ -158,11 +145,9 @@ def _fit_panels(
     """Return the panels with the least padding and load imbalance; None if none fits."""
     vector_width = target.vector_bits[-1] // contraction.bits
     rows, columns = _product(m_loops), extent_of(vector_loop)
-    k_block = LARGE_K_BLOCK if rows >= MIN_ROWS_OF_LARGE_BLOCK else K_BLOCK
     batch = contraction.results // (columns * rows)
     choices: list[tuple[float, int, int, int]] = []
-    from_cache = rows == 1 and _stays_in_cache(matrix, target)
-    for rank, vectors in enumerate(VECTORS_FROM_CACHE if from_cache else VECTORS):
+    for rank, vectors in enumerate(VECTORS):
         if rows * vectors > target.memory.registers - OPERAND_REGISTERS:
             continue
         lanes = vectors * vector_width
@@ -171,10 +156,10 @@ def _fit_panels(
             if lanes < width <= MAX_WIDTH * 9 // 8:
                 waste = count * width / columns * (1 + load_imbalance(batch * count, target.cores))
                 choices.append((waste * (1 + ROW_START / width), rank, lanes, width))
-    if not choices or contraction.k <= k_block or vector_width < 2:
+    if not choices or contraction.k <= K_BLOCK or vector_width < 2:
         return None
     _, _, lanes, width = min(choices)
-    return Panels(vector_loop, lanes, width, m_loops[0] if m_loops else None, k_block)
+    return Panels(vector_loop, lanes, width, m_loops[0] if m_loops else None, K_BLOCK)
 
 
 def apply_panels(plan: Plan, contraction: Contraction, panels: Panels) -> None:
@@ -212,7 +197,5 @@ def _pack_rows(plan: Plan, contraction: Contraction, m_loop: UOp, k_axis: str) -
         for which, load in enumerate(loads_of(plan.kernel, operand.buffer)):
             unrolled = [r for r in load.ranges if r.arg[1] is Axis.UPCAST]
             if k_loop in load.ranges and len(unrolled) == 1:
-                pack = Pack(operand.buffer, (show(unrolled[0]), k_axis), which)
-                if pack.is_legal(plan.kernel, plan.target):
-                    plan.do(pack)
+                plan.attempt(Pack(operand.buffer, (show(unrolled[0]), k_axis), which))
                 break

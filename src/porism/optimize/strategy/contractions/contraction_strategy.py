@@ -2,13 +2,13 @@
 
 A contraction is a nest of output loops around a reduction, such as a matrix product or a
 convolution. Five schedules are compared or tried in this order; each of them names its loops in its
-module:
+module, or in `model.tile_plan`:
 
 - `column_panels`: a few rows times a matrix that no near cache holds;
 - `blocked_tiles`: few results of a long reduction, in blocks for the L2 cache;
 - `transposed_tiles`: vectors along another loop than the contiguous one, for constant weights;
 - `flattened_tiles`: vectors along two merged loops, for small images;
-- `register_tiles`: a register tile of m × n, as in GEMM.
+- any other register tile of m × n, as in GEMM.
 
 A kernel with several nests, or one that none of these fits, gets a plain schedule: each contiguous
 loop of stores is vectorized; a loop whose iterations share loads is unrolled and jammed around it;
@@ -53,16 +53,9 @@ from porism.optimize.strategy.contractions.blocked_tiles import (
     apply_blocked_tile,
     best_blocked_tile,
 )
-from porism.optimize.strategy.contractions.flattened_tiles import (
-    MAX_LONE_PADDING,
-    best_flattened_tile,
-)
-from porism.optimize.strategy.contractions.register_tiles import Tile, best_tile
 from porism.optimize.strategy.contractions.tile_actions import apply_tile
-from porism.optimize.strategy.contractions.transposed_tiles import (
-    apply_transposed_tile,
-    best_transposed_tile,
-)
+from porism.optimize.strategy.contractions.tile_plans import best_candidate
+from porism.optimize.strategy.contractions.transposed_tiles import apply_transposed_tile
 from porism.optimize.strategy.vector_lanes import choose_lanes, is_contiguous_along_k_only
 
 M_CHOICES: Final = (8, 6, 4, 5, 7, 3, 2)
@@ -124,22 +117,17 @@ def _schedules(kernel: UOp, nest: Contraction, target: Target) -> Iterator[Calla
     panels = column_panels.choose_panels(nest, target)
     if panels is not None:
         yield lambda plan: column_panels.apply_panels(plan, nest, panels)
-    tile = _best_tile(nest, target)
+    best = best_candidate(nest, target)
     blocked = best_blocked_tile(kernel, nest, target)
-    if blocked is not None and (tile is None or blocked.cycles < tile.cycles):
+    if blocked is not None and (best is None or blocked.cycles < best[0]):
         yield lambda plan: apply_blocked_tile(plan, blocked)
-    transposed = best_transposed_tile(nest, target)
-    if transposed is not None and (tile is None or transposed.cycles < tile.cycles):
-        yield lambda plan: apply_transposed_tile(plan, nest, transposed)
-    if tile is not None:
+    if best is None:
+        return
+    tile = best[1]
+    if tile.is_transposed:
+        yield lambda plan: apply_transposed_tile(plan, nest, tile)
+    else:
         yield lambda plan: apply_tile(plan, nest, tile)
-
-
-def _best_tile(nest: Contraction, target: Target) -> Tile | None:
-    """Return the tile with the fewest estimated cycles, flattened or not."""
-    tiles = (best_tile(nest, target), best_flattened_tile(nest, target))
-    best = min((t for t in tiles if t is not None), key=lambda tile: tile.cycles, default=None)
-    return best_flattened_tile(nest, target, MAX_LONE_PADDING) if best is None else best
 
 
 # -- the plain schedule ----------------------------------------------------------------------------
@@ -220,9 +208,7 @@ def _apply_plain_tile(plan: Plan, loop: UOp, lanes: int, m_loop: UOp | None) -> 
     loops = plan.loops()
     if panels in loops and extent_of(loops[panels]) >= 4 * plan.target.cores and rows in loops:
         # a panel of columns stays in the cache, and is reused for all rows
-        move = Move(panels, rows)
-        if move.is_legal(plan.kernel, plan.target):
-            plan.do(move)
+        plan.attempt(Move(panels, rows))
 
 
 def _unroll_m_loop(plan: Plan, m_loop: UOp) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from porism.base.dtypes import DType, Kind, Space, index
-from porism.base.target import CACHE_LINE
+from porism.base.target import CACHE_LINE, GENERIC_CPU, Target
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
@@ -30,7 +30,8 @@ from porism.ir.traversal import substitute, toposort, users
 from porism.optimize.actions.loop_substitution import CLOSERS, with_kind
 from porism.optimize.actions.memory.packed_panels import strided_offset
 from porism.optimize.analysis.loop_strides import trip_count
-from porism.optimize.strategy.contractions.tile_costs import MAX_PREPACK_GROWTH, same_set_fraction
+from porism.optimize.model.column_cost import MAX_PREPACK_GROWTH
+from porism.optimize.model.core_rates import core_rates
 from porism.rules.addresses.strides import stride
 from porism.rules.addresses.validity import is_masked, masked
 
@@ -71,12 +72,14 @@ class PrepackedKernel:
     copies: tuple[PackedConstant, ...]
 
 
-def prepack_constants(kernel: UOp, constants: Collection[int]) -> PrepackedKernel | None:
+def prepack_constants(
+    kernel: UOp, constants: Collection[int], target: Target = GENERIC_CPU
+) -> PrepackedKernel | None:
     """Return a scheduled kernel that reads packed constants; None if none is worth packing."""
     number = max((int(n.arg) for n in toposort(kernel) if n.op is ops.PARAM), default=0) + 1
     copies: list[PackedConstant] = []
     for prepack in (_prepack_panels, _interleave_rows):
-        changes = list(prepack(kernel, constants, number + len(copies)))
+        changes = list(prepack(kernel, constants, number + len(copies), target))
         replacements = {old: new for nodes, _ in changes for old, new in nodes.items()}
         kernel = substitute(kernel, replacements)
         copies += [copy for _, copy in changes]
@@ -100,7 +103,9 @@ def _has_fixed_trip_count(loops: Iterable[UOp]) -> bool:
     return all(r.arg[1] not in UNROLLED and r.src[0].op is ops.CONST for r in loops)
 
 
-def _prepack_panels(kernel: UOp, constants: Collection[int], number: int) -> Iterator[Change]:
+def _prepack_panels(
+    kernel: UOp, constants: Collection[int], number: int, _: Target
+) -> Iterator[Change]:
     """Yield changes of local buffers that are filled from a constant into a packed constant."""
     above = users(kernel)
     for filled in toposort(kernel):
@@ -149,7 +154,9 @@ def _only_constant(value: UOp, constants: Collection[int]) -> UOp | None:
 # -- rows with cache-set conflicts -----------------------------------------------------------------
 
 
-def _interleave_rows(kernel: UOp, constants: Collection[int], number: int) -> Iterator[Change]:
+def _interleave_rows(
+    kernel: UOp, constants: Collection[int], number: int, target: Target
+) -> Iterator[Change]:
     """Yield changes of loads of conflicting rows into loads of a packed constant."""
     vector_loops = _vector_loops(kernel)
     for load in _constant_loads(kernel, constants):
@@ -160,7 +167,7 @@ def _interleave_rows(kernel: UOp, constants: Collection[int], number: int) -> It
         total = trip_count(axes)
         if not _is_worth_packing(param, total):
             continue
-        if not _has_conflicting_rows(load, axes, vector_loops):
+        if not _has_conflicting_rows(load, axes, vector_loops, target):
             continue
         address = strided_offset(axes, _strides(axes))
         packed = _param(load.dtype, total, number)
@@ -176,7 +183,9 @@ def _interleave_rows(kernel: UOp, constants: Collection[int], number: int) -> It
         number += 1
 
 
-def _has_conflicting_rows(load: UOp, axes: Sequence[UOp], vector_loops: Collection[UOp]) -> bool:
+def _has_conflicting_rows(
+    load: UOp, axes: Sequence[UOp], vector_loops: Collection[UOp], target: Target
+) -> bool:
     """Return whether a load reads one element of each of some rows that share cache sets.
 
     The tile needs twice as many lanes as rows: fewer, and interleaved rows would be vectorized in
@@ -189,7 +198,8 @@ def _has_conflicting_rows(load: UOp, axes: Sequence[UOp], vector_loops: Collecti
     ((row_loop, row_stride),) = strides.items()
     rows = int(row_loop.vmax) + 1
     lanes = max((int(r.vmax) + 1 for r in vector_loops), default=0)
-    conflicts = rows * same_set_fraction(row_stride, load.dtype.numpy.itemsize)
+    itemsize = load.dtype.numpy.itemsize
+    conflicts = rows * core_rates(target).same_set_fraction(row_stride, itemsize)
     return conflicts >= MIN_CONFLICTS and lanes >= 2 * rows
 
 

@@ -29,9 +29,23 @@ from porism.optimize.actions.loops.peeling import Peel
 from porism.optimize.actions.loops.upcast_unroll import Unroll, Upcast
 from porism.optimize.actions.memory.epilogue import Epilogue, epilogue_cost, tile_elements
 from porism.optimize.actions.memory.packed_panels import Pack
-from porism.optimize.analysis.buffer_loads import converted_load, load_of, unpacked_load
+from porism.optimize.analysis.buffer_loads import (
+    converted_load,
+    load_of,
+    loads_of,
+    unpacked_load,
+)
 from porism.optimize.analysis.contraction_accesses import Contraction, Operand
-from porism.optimize.analysis.loop_strides import extent_of, trip_count
+from porism.optimize.analysis.loop_strides import extent_of, is_near, trip_count
+from porism.optimize.model.column_cost import merges_k, peels_k
+from porism.optimize.model.contraction_cost import (
+    MAX_IMBALANCE,
+    ContractionCost,
+    load_imbalance,
+    row_axes,
+)
+from porism.optimize.model.core_rates import core_rates
+from porism.optimize.model.tile_plan import TilePlan
 from porism.optimize.strategy.action_plan import COPY_LANES, Plan, copy_width
 from porism.optimize.strategy.contractions.flattened_tiles import (
     is_merged_loop,
@@ -39,18 +53,7 @@ from porism.optimize.strategy.contractions.flattened_tiles import (
     split_flattened_loop,
     unroll_unmasked_loop,
 )
-from porism.optimize.strategy.contractions.register_tiles import Tile
-from porism.optimize.strategy.contractions.tile_costs import (
-    MAX_IMBALANCE,
-    load_imbalance,
-    merges_k,
-    peels_k,
-    prefers_row_order,
-)
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
-
-PARALLEL_WORK: Final = 1 << 17
-"""Multiply-adds from which on it pays to wake other cores (measured)."""
 
 SHORT_K: Final = 4
 """Extent of an innermost reduction loop, at most, that is unrolled completely (chosen by hand)."""
@@ -58,16 +61,15 @@ SHORT_K: Final = 4
 MAX_PACK_LANES: Final = 64
 """Elements, at most, that one iteration of a packing loop copies (chosen by hand)."""
 
-NEAR_STRIDE: Final = 4
-"""Elements from lane to lane, up to which vectors are shuffled out of wide loads."""
-
 MAX_UNROLLED_EPILOGUE: Final = 256
 """Instructions of the epilogue of a whole tile, at most, that are not in a loop (measured)."""
 
 
-def apply_tile(plan: Plan, contraction: Contraction, tile: Tile) -> None:
+def apply_tile(plan: Plan, contraction: Contraction, tile: TilePlan) -> None:
     """Apply the actions of a register tile to a plan."""
-    if tile.parallelizes_m and contraction.work >= PARALLEL_WORK:
+    rates = core_rates(plan.target)
+    is_parallel = rates.pays_to_fork(contraction.work * contraction.bits / rates.vector_bits)
+    if tile.parallelizes_m and is_parallel:
         _split_m_among_cores(plan, tile)
     else:
         upcast(plan, tile.m_loop, tile.m)
@@ -80,7 +82,7 @@ def apply_tile(plan: Plan, contraction: Contraction, tile: Tile) -> None:
     else:
         _vectorize_output(plan, contraction, tile)
     _loop_over_epilogue(plan, contraction)
-    if contraction.work >= PARALLEL_WORK:
+    if is_parallel:
         parallelize_outermost(plan)
     if tile.vectorizes_k:
         insert_prefetches(plan)
@@ -103,13 +105,15 @@ def upcast(plan: Plan, loop: UOp | None, factor: int) -> None:
 # -- vectors ---------------------------------------------------------------------------------------
 
 
-def _vectorize_output(plan: Plan, contraction: Contraction, tile: Tile) -> None:
+def _vectorize_output(plan: Plan, contraction: Contraction, tile: TilePlan) -> None:
     """Vectorize an output loop, pack operands, and simplify the reduction loops."""
     is_padded = extent_of(tile.vector_loop) < tile.lanes  # lanes beyond a panel need no mask
     if not is_padded:
         upcast(plan, tile.vector_loop, tile.lanes)
     _order_loops(plan, contraction, tile)
-    has_windows = [_pack(plan, contraction, tile, o) for o in tile.packed]
+    along = [o for o in tile.packed if tile.vector_loop in o.ranges]
+    has_windows = [_pack(plan, contraction, tile, o) for o in along]
+    _pack_rows(plan, contraction, tile)
     if is_padded:
         upcast(plan, tile.vector_loop, tile.lanes)
     innermost = contraction.k_loops[-1]
@@ -119,18 +123,19 @@ def _vectorize_output(plan: Plan, contraction: Contraction, tile: Tile) -> None:
         plan.do(Unroll(show(innermost), extent_of(innermost)))
 
 
-def _vectorize_merged_loop(plan: Plan, contraction: Contraction, tile: Tile) -> None:
+def _vectorize_merged_loop(plan: Plan, contraction: Contraction, tile: TilePlan) -> None:
     """Pack and merge the two loops of a flattened tile, and vectorize the merged loop."""
     split_flattened_loop(plan, tile)
     _order_loops(plan, contraction, tile)
     axis = show(pack_and_merge(plan, contraction, tile))
+    _pack_rows(plan, contraction, tile)
     plan.pad(axis, tile.lanes)
     plan.do(Upcast(axis, tile.lanes))
     if merges_k(contraction, tile.packed):
         _merge_k_loops(plan, contraction)
 
 
-def _vectorize_k(plan: Plan, contraction: Contraction, tile: Tile) -> None:
+def _vectorize_k(plan: Plan, contraction: Contraction, tile: TilePlan) -> None:
     """Vectorize a reduction loop; iterations that are left over are peeled, or masked."""
     axis = show(tile.vector_loop)
     if not peels_k(contraction, tile.vector_loop, tile.lanes):
@@ -141,8 +146,7 @@ def _vectorize_k(plan: Plan, contraction: Contraction, tile: Tile) -> None:
     plan.do(Unroll(f"{axis}_0", tile.lanes))
     axis = f"{axis}_1"
     pad = PadTo(axis, plan.target.vector_bits[-1] // contraction.bits)
-    if pad.is_legal(plan.kernel, plan.target):
-        plan.do(pad)
+    plan.attempt(pad)
     if extent_of(plan.loop(axis)) > 1:
         plan.do(Unroll(axis, extent_of(plan.loop(axis))))
 
@@ -162,8 +166,8 @@ def _loop_over_epilogue(plan: Plan, contraction: Contraction) -> None:
     vectors = tile_elements(end) // width
     epilogue = Epilogue(width)
     is_long = vectors * epilogue_cost(end) > MAX_UNROLLED_EPILOGUE
-    if is_long and epilogue.is_legal(plan.kernel, plan.target):
-        plan.do(epilogue)
+    if is_long:
+        plan.attempt(epilogue)
 
 
 # -- cores and the order of loops ------------------------------------------------------------------
@@ -179,7 +183,7 @@ def parallelize_outermost(plan: Plan) -> None:
         plan.do(Thread(show(loops[0])))
 
 
-def _split_m_among_cores(plan: Plan, tile: Tile) -> None:
+def _split_m_among_cores(plan: Plan, tile: TilePlan) -> None:
     """Split the m loop into a chunk for each core, and unroll m iterations of a chunk."""
     assert tile.m_loop is not None, "a loop that is divided among the cores"
     axis, extent = show(tile.m_loop), extent_of(tile.m_loop)
@@ -192,7 +196,7 @@ def _split_m_among_cores(plan: Plan, tile: Tile) -> None:
         plan.do(Upcast(f"{axis}_1", tile.m))
 
 
-def _order_loops(plan: Plan, contraction: Contraction, tile: Tile) -> None:
+def _order_loops(plan: Plan, contraction: Contraction, tile: TilePlan) -> None:
     """Order the loops around a tile for reuse in the caches, and a balanced one outermost."""
     loops = [
         r
@@ -204,7 +208,7 @@ def _order_loops(plan: Plan, contraction: Contraction, tile: Tile) -> None:
     plan.move_in_order(order)
 
 
-def _balanced_outermost(order: list[UOp], tile: Tile, cores: int) -> list[UOp]:
+def _balanced_outermost(order: list[UOp], tile: TilePlan, cores: int) -> list[UOp]:
     """Return the loops with the chunks of m, or else a balanced loop, moved outermost."""
     m_axis = tile.m_loop.arg[0] if tile.m_loop is not None and tile.parallelizes_m else None
     chunks = [r for r in order if m_axis is not None and r.arg[0] == (*m_axis, 0)]
@@ -217,7 +221,7 @@ def _balanced_outermost(order: list[UOp], tile: Tile, cores: int) -> list[UOp]:
 
 
 def loops_for_reuse(
-    plan: Plan, contraction: Contraction, tile: Tile, loops: list[UOp]
+    plan: Plan, contraction: Contraction, tile: TilePlan, loops: list[UOp]
 ) -> list[UOp]:
     """Return the loops around a tile, the outermost first, as its operands are reused best."""
     origin = {r: _output_loop(r, contraction) for r in loops}
@@ -229,7 +233,8 @@ def loops_for_reuse(
     batch = [r for r in loops if all(origin[r] in o.ranges for o in contraction.operands)]
     panels = [r for r in loops if r not in m_loops and r not in batch]
     columns = tile.vector_loop, tile.n_loop
-    if tile.packed or not prefers_row_order(contraction, along, *columns, plan.target):
+    model = ContractionCost(contraction, plan.target)
+    if tile.packed or not model.prefers_row_order(along, *columns):
         return [*batch, *panels, *m_loops]
     within = [r for r in panels if origin[r] in columns]
     return [*batch, *(r for r in panels if r not in within), *m_loops, *within]
@@ -243,7 +248,7 @@ def _output_loop(loop: UOp, contraction: Contraction) -> UOp:
 # -- packing ---------------------------------------------------------------------------------------
 
 
-def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) -> bool:
+def _pack(plan: Plan, contraction: Contraction, tile: TilePlan, operand: Operand) -> bool:
     """Pack the panel that an operand reads in a tile for all k.
 
     Return whether overlapping windows share elements of the panel.
@@ -258,8 +263,8 @@ def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) ->
     if taps:
         outer = [r for r in k_loops if r not in taps]
         pack = Pack(operand.buffer, (*map(show, outer), *sums), which, row=1)
-        if pack.is_legal(plan.kernel, plan.target):
-            packing_loops = plan.create_loops(pack)
+        packing_loops = plan.try_create_loops(pack)
+        if packing_loops:
             _copy_rows(plan, packing_loops[-1])
             unroll_unmasked_loop(plan, value, dict(zip(outer, packing_loops, strict=False)))
             return True
@@ -271,7 +276,27 @@ def _pack(plan: Plan, contraction: Contraction, tile: Tile, operand: Operand) ->
     return False
 
 
-def _lanes_of(plan: Plan, tile: Tile) -> UOp:
+def _pack_rows(plan: Plan, contraction: Contraction, tile: TilePlan) -> None:
+    """Pack the m rows of the broadcast operands that a plan packs, each row along k."""
+    for operand in tile.packed:
+        if tile.vector_loop in operand.ranges:
+            continue
+        which, load = next(
+            (k, n)
+            for k, n in enumerate(loads_of(plan.kernel, operand.buffer))
+            if not any(is_part_of(r, tile.vector_loop) for r in n.ranges)
+        )
+        own = {r: next(p for p in load.ranges if is_part_of(p, r)) for r in operand.ranges}
+        own |= {_output_loop(p, contraction): p for p in load.ranges if p.arg[1] is Axis.UPCAST}
+        order = row_axes(contraction, operand, tile.m_loop, tile.m)
+        axes = tuple(show(own[r]) for r in order)
+        row = 1 if order[-1] is tile.m_loop else sum(r in contraction.k_loops for r in order)
+        loops = plan.try_create_loops(Pack(operand.buffer, axes, which, row=row))
+        if loops:
+            _copy_rows(plan, loops[-1])
+
+
+def _lanes_of(plan: Plan, tile: TilePlan) -> UOp:
     """Return the loop over the lanes of a tile: the vectorized part of its vector loop, or all."""
     own = tile.vector_loop
     parts = (r for r in plan.loops().values() if r is own or is_part_of(r, own))
@@ -314,12 +339,12 @@ def _vectorize_packing(plan: Plan, packing_loops: dict[UOp, str], lanes: UOp, va
     choices = (extent, 64, 48, 32, 16, 8, 4)
     width = next((n for n in choices if extent % n == 0 and n <= MAX_PACK_LANES), 1)
     stride = operand.stride(lanes)
-    if stride is not None and abs(stride) <= NEAR_STRIDE and extent % (COPY_LANES // 2):
+    if is_near(stride) and extent % (COPY_LANES // 2):
         _copy_rows(plan, packing_loops[lanes])
         return
     if width == 1 or stride is None:
         return
-    if abs(stride) > NEAR_STRIDE:
+    if not is_near(stride):
         others = (r for r in reversed(packing_loops) if r is not lanes)
         contiguous = next((r for r in others if operand.stride(r) == 1), None)
         rows = 1 if contiguous is None else _block_rows(extent_of(contiguous))

@@ -1,0 +1,1 @@
+"""Machines: what processors do in a cycle, as data."""
