@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import porism
+from porism.base.errors import PorismError
 from porism.frontends.onnx.imported_graph import Graph
 from tests.frontends.onnx_models import model
 
@@ -208,3 +209,10 @@ def test_what_no_iteration_changes_is_computed_before_the_loop(stop: float) -> N
     assert np.array_equal(outputs["last"].numpy(), total)
     assert np.array_equal(outputs["same"].numpy(), w)
     assert np.array_equal(outputs["all"].numpy(), np.array(terms))
+
+
+def test_a_node_without_inputs_is_refused() -> None:
+    """What is stored is decided from nodes that may be malformed."""
+    net = graph_model([helper.make_node("Cast", [], ["y"], to=1)], [], [floats("y")])
+    with pytest.raises(PorismError):
+        net({})

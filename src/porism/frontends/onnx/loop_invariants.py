@@ -118,7 +118,7 @@ def _take_hoisted_nodes(graph: Graph, body: Graph, constants: Set[str]) -> list[
         reads = {*node.inputs}
         moves = node.op in HOISTED and not node.domain and "" not in reads
         moves = moves and inside.isdisjoint(reads) and not reads <= constants
-        if moves and around.isdisjoint(node.outputs) and node.outputs[0] not in body.outputs:
+        if moves and {*around, *body.outputs}.isdisjoint(node.outputs):
             hoisted.append(node)
         else:
             kept.append(node)
