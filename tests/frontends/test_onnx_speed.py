@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import porism
+from porism.base.errors import PorismError
 from porism.frontends.onnx.imported_graph import Graph
 from tests.frontends.onnx_models import model
 
@@ -208,3 +209,28 @@ def test_what_no_iteration_changes_is_computed_before_the_loop(stop: float) -> N
     assert np.array_equal(outputs["last"].numpy(), total)
     assert np.array_equal(outputs["same"].numpy(), w)
     assert np.array_equal(outputs["all"].numpy(), np.array(terms))
+
+
+def test_a_node_without_inputs_is_refused() -> None:
+    """What is stored is decided from nodes that may be malformed."""
+    net = graph_model([helper.make_node("Cast", [], ["y"], to=1)], [], [floats("y")])
+    with pytest.raises(PorismError):
+        net({})
+
+
+def test_bodies_with_the_same_names_are_told_apart() -> None:
+    """Both products are named p; the second stays in its loop, or would replace the first."""
+    body = """body = b (int64 i, bool c, float[2, 2] s) => (bool d, float[2, 2] t) {{
+      d = Identity(c) p = MatMul(x, {0}) t = Add(s, p) }}"""
+    net = model(f"""
+g (float[2, 2] x, float[2, 2] y) => (float[2, 2] a, float[2, 2] b)
+<int64 most = {{3}}, bool go = {{1}}>
+{{
+  a = Loop <{body.format("x")}> (most, go, x)
+  b = Loop <{body.format("y")}> (most, go, x)
+}}
+""")
+    x, y = (rng.integers(0, 5, (2, 2)).astype(np.float32) for _ in range(2))
+    outputs = net(x=x, y=y)
+    assert np.array_equal(outputs["a"].numpy(), x + 3 * (x @ x))
+    assert np.array_equal(outputs["b"].numpy(), x + 3 * (x @ y))

@@ -31,7 +31,9 @@ def move_invariants_out(graph: Graph) -> None:
             nodes.append(node)
             continue
         aliases = _drop_unchanged_states(node, body)
-        nodes += _take_hoisted_nodes(graph, body, _constant_names(graph, nodes))
+        around = {*graph.constants, *graph.inputs}
+        around.update(name for other in (*graph.nodes, *nodes) for name in other.outputs)
+        nodes += _take_hoisted_nodes(body, around, _constant_names(graph, nodes))
         nodes += [node, *aliases]
     graph.nodes = nodes
     _number(graph)
@@ -104,21 +106,20 @@ def _constant_names(graph: Graph, before: list[Node]) -> set[str]:
     return names
 
 
-def _take_hoisted_nodes(graph: Graph, body: Graph, constants: Set[str]) -> list[Node]:
+def _take_hoisted_nodes(body: Graph, around: Set[str], constants: Set[str]) -> list[Node]:
     """Remove the nodes of a body that need only values around it, and return them.
 
-    What needs constants alone stays: it is computed once as a constant of the body's pieces.
+    `around` are the names that are taken there. What needs constants alone stays: it is computed
+    once as a constant of the body's pieces.
     """
     inside = {*body.inputs, *body.constants}
-    around = {*graph.constants, *graph.inputs}
-    around.update(name for node in graph.nodes for name in node.outputs)
     hoisted: list[Node] = []
     kept: list[Node] = []
     for node in body.nodes:
         reads = {*node.inputs}
         moves = node.op in HOISTED and not node.domain and "" not in reads
         moves = moves and inside.isdisjoint(reads) and not reads <= constants
-        if moves and around.isdisjoint(node.outputs) and node.outputs[0] not in body.outputs:
+        if moves and {*around, *body.outputs}.isdisjoint(node.outputs):
             hoisted.append(node)
         else:
             kept.append(node)

@@ -56,7 +56,9 @@ def read_often(nodes: Iterable[Node]) -> dict[str, str]:
     for node in nodes:
         if node.op in _BY_SHAPE:
             continue
-        if node.op == "Softmax" or (node.op in _ROUNDINGS and node.inputs[0] in probabilities):
+        if node.op == "Softmax" or (
+            node.op in _ROUNDINGS and not probabilities.isdisjoint(node.inputs[:1])
+        ):
             probabilities.update(node.outputs)
         for name in node.inputs:
             uses[name] = uses.get(name, 0) + 1
