@@ -355,3 +355,11 @@ def test_outputs_that_are_launched_together_are_compared() -> None:
     product = porism.matmul(x, filled(6, 3))
     report = porism.verify(x + 1, product, x * 2, product.max(), level=2)
     assert report.rows
+
+
+def test_outputs_without_elements_are_launched_with_others() -> None:
+    """Only the simplified kernel of such an output says that it computes each element by itself."""
+    x = filled(5, 3)
+    nothing = porism.sum(filled(2, 40) * filled(2, 40), axis=1)[-2:1:2]
+    report = porism.verify(porism.concat([x, x], axis=1), nothing, porism.sum(x), level=2)
+    assert report.rows
