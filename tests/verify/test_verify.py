@@ -355,3 +355,11 @@ def test_outputs_that_are_launched_together_are_compared() -> None:
     product = porism.matmul(x, filled(6, 3))
     report = porism.verify(x + 1, product, x * 2, product.max(), level=2)
     assert report.rows
+
+
+def test_outputs_without_elements_are_launched_with_others() -> None:
+    """Only the simplified kernel of such an output says that it computes each element by itself."""
+    x = filled(5, 3)
+    y = porism.convolve(filled(4), filled(5), mode="same")
+    twice = porism.concat([x, x], axis=1)
+    assert porism.verify(twice, y[-2:3:2], porism.sum(y), level=2).rows

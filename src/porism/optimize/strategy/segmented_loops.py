@@ -34,6 +34,9 @@ from porism.rules.addresses.strides import stride
 MAX_SEGMENTS: Final = 32
 """Segments of a loop, at most, each with code of its own; chosen by hand."""
 
+MAX_UNROLLED_VECTORS: Final = 16
+"""Vectors of a loop, at most, that is unrolled completely, and not split; chosen by hand."""
+
 MAX_NODES: Final = 1 << 15
 """Nodes of all segments together, at most, before those that are never used are left out; chosen
 by hand, for the time of compiling."""
@@ -65,8 +68,11 @@ def _segment_length(plan: Plan, end: UOp, loop: UOp) -> int:
         return 0
     stores = [s for s in stores_of(end) if s.op is ops.STORE]
     is_contiguous = all(access_stride(s.src[0].src[1], loop) == 1 for s in stores)
-    least = lanes_of_widest_type(nodes_inside(end), plan.target) if is_contiguous else 1
-    return length if length >= least else 0
+    if not is_contiguous:
+        return length
+    width = lanes_of_widest_type(nodes_inside(end), plan.target)
+    is_short = extent <= MAX_UNROLLED_VECTORS * width and length % width == 0
+    return length if length >= width and not is_short else 0
 
 
 def _bounds(end: UOp, loop: UOp) -> Iterator[int]:

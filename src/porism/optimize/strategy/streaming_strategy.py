@@ -60,7 +60,7 @@ from porism.optimize.strategy import column_reductions
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.outer_loop_lanes import vectorize_outer_loop
 from porism.optimize.strategy.prefetch_placement import insert_prefetches
-from porism.optimize.strategy.segmented_loops import unroll_segments
+from porism.optimize.strategy.segmented_loops import MAX_UNROLLED_VECTORS, unroll_segments
 from porism.optimize.strategy.vector_lanes import (
     choose_lanes_with_half_vectors,
     is_contiguous_along_k_only,
@@ -85,9 +85,6 @@ SHORT_REDUCTION: Final = 32
 
 SIMPLE_BODY: Final = 24
 """Float operations on an element, up to which several vectors of them are computed together."""
-
-MAX_UNROLLED_VECTORS: Final = 16
-"""Vectors of a loop, at most, that is unrolled completely to decide conditions at compile time."""
 
 
 def plan_streaming(kernel: UOp, target: Target) -> Plan:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -81,12 +82,14 @@ class Program:
             ranged = ranged_stage.run(ranged, target)
             self.ranged.append((ranged_stage.name, ranged))
         calls = merge_outputs(split_kernels(ranged.sink, ranged.reasons), ranged.sink.src)
-        self.calls, _ = calls_in_batches(ranged.sink, calls, {})
+        simplified = [replace(c, kernel=pipeline.simplify_kernel(c.kernel)) for c in calls]
+        before = {id(new): call for new, call in zip(simplified, calls, strict=True)}
+        ordered, _ = calls_in_batches(ranged.sink, simplified, {})
+        self.calls = [before[id(call)] for call in ordered]
         self.assigned = [node for node in graph.src if node.op is ops.ASSIGN]
         assert len(self.calls) + len(self.assigned) == len(schedule.steps), "stages are functions"
-        for call, its_step in zip(self.calls, schedule.steps, strict=False):
-            kernel = pipeline.simplify_kernel(call.kernel)
-            assert kernel is its_step.kernel, "the calls are in the order of the steps"
+        for call, its_step in zip(ordered, schedule.steps, strict=False):
+            assert call.kernel is its_step.kernel, "the calls are in the order of the steps"
 
     def graph_rows(self) -> list[Row]:
         """Compare the tensor graphs before and after each stage on them."""
