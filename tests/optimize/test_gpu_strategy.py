@@ -40,6 +40,7 @@ from tests.block_kernels import (
     total_of,
     two_outputs,
 )
+from tests.tiers import quick_if
 
 WIDE = dataclasses.replace(SMALL, load_bytes=(1, 2, 4, 8, 16), name="wide_small_gpu")
 """A small GPU that moves 16 bytes at a time."""
@@ -84,8 +85,13 @@ def chosen(case: Case, target: Target) -> tuple[Action, ...]:
         return heuristic.choose_actions(started(case), target)
 
 
-@pytest.mark.parametrize("target", [TINY, SMALL, WIDE], ids=lambda t: t.name)
-@pytest.mark.parametrize("name", SCHEDULED)
+QUICK = {*CASES, "chain", "columns", "outputs"}
+
+
+@pytest.mark.parametrize(
+    "target", quick_if(lambda t: t is WIDE, [TINY, SMALL, WIDE]), ids=lambda t: t.name
+)
+@pytest.mark.parametrize("name", quick_if(QUICK.__contains__, SCHEDULED))
 def test_what_is_scheduled_is_right(name: str, target: Target) -> None:
     case = SCHEDULED[name]
     with settings.override(check=True):
@@ -151,6 +157,7 @@ def test_a_thread_has_an_accumulator_for_each_of_its_elements() -> None:
     assert sum(n.dtype.element.count for n in registers) == np.prod(copies)
 
 
+@pytest.mark.slow
 def test_a_product_of_tensor_cores_is_right() -> None:
     case = product_case(32, 16, 32, f16, f32)
     with settings.override(check=True):

@@ -68,7 +68,8 @@ def plan_product(kernel: UOp, target: Target) -> ThreadPlan | None:
     cores = [None] if (core := _core(kernel, target, product)) is None else [core, None]
     for found in cores:
         itemsize = product.left.load.dtype.numpy.itemsize
-        shapes = [s for s in tile_shapes(target, found) if s.threads <= target.block_threads]
+        threads = range(target.warp, target.block_threads + 1)
+        shapes = [s for s in tile_shapes(target, found) if s.threads in threads]
         shapes.sort(key=lambda s: estimated_seconds(s, target, sizes, itemsize))
         for shape in shapes[:MAX_SHAPES]:
             plan = ThreadPlan(kernel, target)
