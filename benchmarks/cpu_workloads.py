@@ -328,5 +328,6 @@ def named(name: str) -> Workload:
     if family == "survey":
         from benchmarks.survey_programs import SURVEY  # which needs this module
 
-        return SURVEY[size]
+        program: Workload = SURVEY[size]
+        return program
     return GROWING[family][int(size)] if size else {**WORKLOADS, **QUICK}[name]

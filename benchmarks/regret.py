@@ -60,7 +60,7 @@ def data(*shape: int) -> Tensor:
 
 def size(draw: Draw, low: int, high: int) -> int:
     """Evenly in the logarithm; one of three a multiple of 8."""
-    found = round(float(low) * (high / low) ** draw.random())
+    found: int = round(float(low) * (high / low) ** draw.random())
     return -(-found // 8) * 8 if draw.random() < 1 / 3 else found
 
 

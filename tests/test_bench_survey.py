@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,7 +148,7 @@ def test_rank_correlation() -> None:
 
 
 def test_the_summary_of_regrets() -> None:
-    kept = {
+    kept: dict[str, dict[str, Any]] = {
         "a": {"ms": 1.0, "regret": 1.0, "candidates": 9, "correlation": 0.5},
         "b": {"ms": 1.0, "regret": 1.5, "candidates": 3},
         "c": {"error": "why"},

@@ -51,7 +51,7 @@ AVX2: Final = dataclasses.replace(
 def compiling_for(target: Target) -> Iterator[None]:
     """Let the backend of LLVM see a target that is not this machine."""
     own = host_target.host_target
-    host_target.host_target = lambda: target  # type: ignore[assignment]
+    host_target.host_target = lambda: target
     try:
         with settings.override(backend="llvm", cache=False):
             yield

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from benchmarks.cpu_operations import Array, Operations, Program
+from benchmarks.cpu_operations import Array, Program
 from benchmarks.cpu_workloads import Workload
 from benchmarks.survey_programs.entry import (
+    Operations,
     entry,
     normal,
     ordered,

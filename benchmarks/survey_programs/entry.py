@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from benchmarks.cpu_operations import Program
 from benchmarks.cpu_workloads import Workload
 
+Operations = Any
+"""Those of `cpu_operations`, and what the modules `survey_on_…` of a backend add to them."""
 Draw = Callable[[Generator], NDArray[Any]]
 DTYPES = {"bfloat16": ml_dtypes.bfloat16}
 """Those that NumPy has no name for."""
@@ -20,7 +22,7 @@ LENGTHS = (1, 1, 1)
 """The survey has no roofline: operations and bytes are not counted."""
 
 
-def entry(run: Program, tolerance: float = 1e-4, weights: bool = False, **inputs: Draw) -> Workload:
+def entry(run: Program, tolerance: Any = 1e-4, weights: Any = False, **inputs: Draw) -> Workload:
     """A program on inputs; with `weights` all but x are constants of a model."""
 
     def make(rng: Generator) -> dict[str, NDArray[Any]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.cpu_operations import Array, Operations
+from benchmarks.cpu_operations import Array
 from benchmarks.cpu_workloads import Workload
-from benchmarks.survey_programs.entry import entry, normal, positive, whole
+from benchmarks.survey_programs.entry import Operations, entry, normal, positive, whole
 
 
 def resized(shape: tuple[int, ...], size: tuple[int, int], mode: str) -> Workload:
@@ -43,7 +43,7 @@ def blur(o: Operations, x: Array) -> Array:
     """Five by five, along rows and then along columns."""
     rows, columns = x.shape[0] - 4, x.shape[1] - 4
     along = sum(w * x[k : k + rows] for k, w in enumerate(WEIGHTS))
-    return sum(w * along[:, k : k + columns] for k, w in enumerate(WEIGHTS))  # type: ignore[index]
+    return sum(w * along[:, k : k + columns] for k, w in enumerate(WEIGHTS))
 
 
 def box(o: Operations, x: Array) -> Array:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.cpu_operations import Array, Operations, Program
+from benchmarks.cpu_operations import Array, Program
 from benchmarks.cpu_workloads import Workload
-from benchmarks.survey_programs.entry import entry, normal, shuffled, whole
+from benchmarks.survey_programs.entry import Operations, entry, normal, shuffled, whole
 
 
 def product(*sizes: int, dtype: str = "float32", tolerance: float = 1e-4) -> Workload:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from benchmarks.cpu_operations import Array, Operations
+from benchmarks.cpu_operations import Array
 from benchmarks.cpu_workloads import Workload
-from benchmarks.survey_programs.entry import Draw, entry, normal, positive, whole
+from benchmarks.survey_programs.entry import Draw, Operations, entry, normal, positive, whole
 
 
 def weight(before: int, after: int) -> Draw:

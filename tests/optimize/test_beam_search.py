@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,7 +111,8 @@ def test_every_action_is_proposed_where_it_is_legal() -> None:
     )
     gpu = {type(action) for action, _ in legal_actions(product(20, 32, 48, H200), H200)}
     assert gpu >= {Upcast, Unroll, *(ACTIONS[n] for n in ("Local", "Group", "GroupTop"))}
-    tiled = ACTIONS["Local"]("r1", 16).apply(product(20, 32, 48, H200), H200)
+    local: Any = ACTIONS["Local"]
+    tiled = local("r1", 16).apply(product(20, 32, 48, H200), H200)
     assert ACTIONS["Stage"] in {type(action) for action, _ in legal_actions(tiled, H200)}
 
 
