@@ -198,3 +198,13 @@ def test_errors(call: Callable[[Any, Any], Any], what: str) -> None:
     x, weight = porism.zeros((1, 4, 5)), porism.zeros((2, 4, 3))
     with refuses(ShapeError, what):
         call(x, weight)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+def test_phases_of_a_transposed_convolution_without_taps(dtype: str) -> None:
+    """Their zeros have the type of the sums beside them, which is wider than small floats."""
+    x = porism.asarray(np.array([[[3, 4]]], dtype))
+    kernel = porism.asarray(np.array([[[-1]]], dtype))
+    found = porism.conv_transpose1d(x, kernel, stride=3).numpy()
+    assert found.tolist() == [[[-3, 0, 0, -4]]]
+    assert found.dtype == np.dtype(dtype)

@@ -15,6 +15,7 @@ from typing import Final
 
 from porism.ir.node import UOp
 from porism.tensor import primitive, shapes
+from porism.tensor.api.reductions import accumulation_dtype
 from porism.tensor.movement.joining import concat_nodes
 from porism.tensor.network.convolution import Operands, convolve, pad_or_crop
 from porism.tensor.primitive import Dim
@@ -141,8 +142,9 @@ def _convolve_phase(
     ]
     batch, _, *sizes = shapes.sizes_of(operands.x)
     _, out, *_ = shapes.sizes_of(operands.kernel)
-    if 0 in taps:
-        return primitive.full(operands.x.dtype, 0, [batch, out * operands.groups, *counts])
+    if 0 in taps:  # sums of small floats are wider than their operands
+        dtype = accumulation_dtype(operands.x.dtype)
+        return primitive.full(dtype, 0, [batch, out * operands.groups, *counts])
     kernel = operands.kernel
     for axis, (u, s, (phase, _)) in enumerate(zip(taps, strides, phases, strict=True), 2):
         kernel = _every_nth(kernel, axis, phase, s, u)
