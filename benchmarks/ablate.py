@@ -129,13 +129,18 @@ def show(kept: Figures) -> None:
 
 
 def markdown(kept: Figures) -> str:
+    """The table of features without which some code changes, and the names of the others."""
+    rows = lines(kept)
+    useful = [row for row in rows if row[1] != "0" or row[5]]
+    others = [row[0] for row in rows if row not in useful]
+    unchanged = f" No code changes without {', '.join(others)}." if others else ""
     return "\n".join(
         (
-            f"{len(kept)} programs.",
+            f"{len(kept)} programs.{unchanged}",
             "",
             "| " + " | ".join(COLUMNS) + " |",
             "|---|--:|--:|---|---|---|--:|",
-            *("| " + " | ".join(row) + " |" for row in lines(kept)),
+            *("| " + " | ".join(row) + " |" for row in useful),
         )
     )
 
