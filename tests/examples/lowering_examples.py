@@ -39,13 +39,13 @@ FLOATS: Final = (f32, f64)
 SHORT: Final = (dtypes.f16, dtypes.bf16, dtypes.fp8e4m3, dtypes.fp8e5m2)
 MACHINE: Final = Machine(target=GENERIC_CPU, shifts_for_products=True)
 CAPABLE: Final = Machine(
-    target=replace(H200, ops=H200.ops | {"LDEXP"}),
+    target=replace(H200, native_ops=frozenset(), ops=H200.ops | {"LDEXP"}),
     total_division=True,
     total_shifts=True,
     saturating_casts=True,
     divides_by_constants=True,
 )
-FUSED: Final = Machine(target=replace(H200, dtypes=H200.dtypes - {"f64"}))
+FUSED: Final = Machine(target=replace(H200, native_ops=frozenset(), dtypes=H200.dtypes - {"f64"}))
 SCALING: Final = Machine(target=replace(GENERIC_CPU, ops=GENERIC_CPU.ops | {"LDEXP"}))
 ULPS: Final = 4.0
 """Units in the last place by which a formula may differ from the correctly rounded result."""

@@ -60,7 +60,9 @@ def test_a_constant_is_reduced_once_per_iteration() -> None:
 def test_lanes_of_two_ranges_in_one_vector_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check finds lane ranges that ignore the ranges that reductions close."""
 
-    def all_ranges(order: Sequence[UOp], expanded: Sequence[UOp], *_: object) -> dict[UOp, int]:
+    def all_ranges(
+        order: Sequence[UOp], expanded: Sequence[UOp], *_: object, **__: object
+    ) -> dict[UOp, int]:
         return dict.fromkeys(expanded, 2)
 
     monkeypatch.setattr(module, "lane_ranges", all_ranges)
