@@ -150,6 +150,17 @@ def test_bags_of_rows() -> None:
     assert kept.tolist() == mean.tolist()
 
 
+def test_rows_of_experts_are_multiplied_by_their_matrices() -> None:
+    rng = np.random.default_rng(4)
+    x, weight = rng.normal(size=(7, 4)), rng.normal(size=(5, 4, 3))
+    weight[4] = np.nan  # the matrix of an empty group is not read
+    row = TABLE["transformers.grouped_mm_fallback.default"].run
+    found = row(porism.asarray(x), porism.asarray(weight), porism.asarray([0, 2, 2, 6, 6])).numpy()
+    for rows, expert in ((slice(0, 2), 1), (slice(2, 6), 3)):
+        np.testing.assert_allclose(found[rows], x[rows] @ weight[expert], rtol=1e-12)
+    assert found[6].tolist() == [0.0] * 3, "it is in no group"
+
+
 @pytest.mark.parametrize(("dtype", "count"), [("int8", 128), ("int8", 256), ("uint8", 256)])
 @pytest.mark.parametrize(("reduce", "expected"), [("amin", 3), ("sum", None)])
 def test_many_values_for_one_element_of_a_narrow_type(
