@@ -129,7 +129,10 @@ class GraphProgram:
         metas = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         tensors = [t for meta in metas for t in tensors_in(meta)]
         return bool(tensors) and all(
-            t.dtype in NAMES and t.layout is torch.strided and (row.complex or not t.is_complex())
+            t.dtype in NAMES
+            and t.layout is torch.strided
+            and t.device.type == "cpu"
+            and (row.complex or not t.is_complex())
             for t in tensors
         )
 
