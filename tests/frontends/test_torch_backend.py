@@ -150,6 +150,44 @@ def test_bags_of_rows() -> None:
     assert kept.tolist() == mean.tolist()
 
 
+@pytest.mark.parametrize("size", [2, 5, 40])
+def test_rows_of_symbolic_sizes(size: int) -> None:
+    """Those that torch's models have along symbolic axes; with numbers they are tested above."""
+    n = porism.Variable("n", 2, 4096).bind(size)
+    data = np.random.default_rng(size).normal(size=(3, size))
+    x = porism.asarray(data).reshape(3, n)
+    whole = np.arange(3 * size).reshape(3, size)
+    for name, args, expected in (
+        ("cumsum.default", (x, 1), data.cumsum(1)),
+        ("cumsum.default", (x.T, 0), data.T.cumsum(0)),
+        ("arange.start_step", (2, n), np.arange(2, size)),
+        ("gather.default", (x, 1, porism.asarray(whole % size).reshape(3, n)), data),
+        ("slice_scatter.default", (x, x[:, :1] * 0, 1, 1, 2), _with_zero(data, 1)),
+        ("flip.default", (x, [1]), data[:, ::-1]),
+        ("mean.dim", (x, [1]), data.mean(1)),
+    ):
+        found = call(name, *args)
+        assert isinstance(found, porism.Tensor)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, err_msg=name)
+
+
+def _with_zero(data: Any, column: int) -> Any:
+    data = data.copy()
+    data[:, column] = 0
+    return data
+
+
+def test_rows_of_experts_are_multiplied_by_their_matrices() -> None:
+    rng = np.random.default_rng(4)
+    x, weight = rng.normal(size=(7, 4)), rng.normal(size=(5, 4, 3))
+    weight[4] = np.nan  # the matrix of an empty group is not read
+    row = TABLE["transformers.grouped_mm_fallback.default"].run
+    found = row(porism.asarray(x), porism.asarray(weight), porism.asarray([0, 2, 2, 6, 6])).numpy()
+    for rows, expert in ((slice(0, 2), 1), (slice(2, 6), 3)):
+        np.testing.assert_allclose(found[rows], x[rows] @ weight[expert], rtol=1e-12)
+    assert found[6].tolist() == [0.0] * 3, "it is in no group"
+
+
 @pytest.mark.parametrize(("dtype", "count"), [("int8", 128), ("int8", 256), ("uint8", 256)])
 @pytest.mark.parametrize(("reduce", "expected"), [("amin", 3), ("sum", None)])
 def test_many_values_for_one_element_of_a_narrow_type(

@@ -53,6 +53,13 @@ def test_other_expressions_are_refused(expression: Any) -> None:
         evaluate_expression(expression, {A: 5})
 
 
+def test_ints_are_computed_by_sympy_where_nodes_cannot_be() -> None:
+    expression = sympy.floor(A * sympy.Rational(3, 5)) + 1
+    assert evaluate_expression(expression, {A: 7}) == 5
+    with pytest.raises(UnknownSizeError):
+        evaluate_expression(expression, {A: UOp.variable("a", 2, 4096)})
+
+
 def test_the_symbols_of_sizes() -> None:
     assert symbols_of([3, A * 2, A + B]) == {A, B}
     assert symbols_of([3]) == set()

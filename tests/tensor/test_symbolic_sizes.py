@@ -177,3 +177,43 @@ def _attended(x: Any, weight: Any) -> Any:
     h = softmax(x @ weight)
     scores = softmax(h @ h.swapaxes(-1, -2))
     return scores @ h + (scores @ x).sum((0, 1))
+
+
+@pytest.mark.parametrize(("low", "sizes"), [(2, (2, 3, 7, 8)), (8, (8, 9, 15, 16, 17, 41))])
+def test_tiles_of_symbolic_rows_overlap(low: int, sizes: tuple[int, ...]) -> None:
+    """The last tile of rows is computed twice in part, and each row is stored once."""
+    rng = np.random.default_rng(low)
+    weight = singles(rng.normal(size=(96, 64)))
+    n, m = porism.Variable("n", low, 4096), porism.Variable("m", low, 4096)
+
+    @porism.jit
+    def layers(x: Any, w: Any) -> tuple[Any, Any]:
+        h = (x @ w).relu()
+        return h @ w.T + x, h @ h.mT
+
+    for batch, rows in itertools.product(sizes, sizes[::2]):
+        data = singles(rng.normal(size=(batch, rows, 96)))
+        x = porism.asarray(data).reshape(n.bind(batch), m.bind(rows), 96)
+        first, second = layers(x, porism.asarray(weight))
+        h = np.maximum(data @ weight, 0)
+        np.testing.assert_allclose(first.numpy(), h @ weight.T + data, rtol=2e-4, atol=2e-3)
+        np.testing.assert_allclose(second.numpy(), h @ h.swapaxes(1, 2), rtol=2e-4, atol=2e-3)
+    assert layers.traces == 1
+
+
+@pytest.mark.parametrize("channels", [3, 32])
+def test_convolutions_of_a_symbolic_batch(channels: int) -> None:
+    rng = np.random.default_rng(channels)
+    weight = porism.asarray(singles(rng.normal(size=(16, channels, 3, 3)))).realize()
+    n = porism.Variable("n", 2, 4096)
+
+    @porism.jit
+    def convolve(x: Any) -> Any:
+        return porism.conv2d(x, weight, padding=1).relu()
+
+    for batch in (2, 3, 9):
+        x = porism.asarray(singles(rng.normal(size=(batch, channels, 10, 10))))
+        found = convolve(x.reshape(n.bind(batch), channels, 10, 10))
+        expected = porism.conv2d(x, weight, padding=1).relu()
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
+    assert convolve.traces == 1

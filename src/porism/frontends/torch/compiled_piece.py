@@ -30,7 +30,6 @@ from porism.frontends.torch.node_tracing import (
     NodeError,
     expression_of,
     run_node,
-    traced_sizes,
 )
 from porism.frontends.torch.size_expressions import (
     UnknownSizeError,
@@ -47,7 +46,6 @@ from porism.frontends.torch.torch_memory import (
 )
 from porism.ir import ops
 from porism.ir.node import UOp
-from porism.tensor.jit.captured_constants import NO_ARRAY
 from porism.tensor.jit.jit import Jitted, jit
 from porism.tensor.jit.replay import Replay, TensorSlot
 from porism.tensor.tensor import Tensor
@@ -102,7 +100,9 @@ class CompiledPiece:
         self.sizes = sizes
         self.tensors = [n for n in inputs if isinstance(n.meta.get("val"), torch.Tensor)]
         numbers = [n for n in inputs if not isinstance(n.meta.get("val"), torch.Tensor)]
-        self.symbolic_numbers = [n for n in numbers if _is_symbolic(n, sizes)]
+        self.symbolic_numbers = {
+            n: expression_of(n.meta["val"]) for n in numbers if _is_symbolic(n, sizes)
+        }
         """Inputs that are computed from the symbols."""
         self.numbers = [n for n in numbers if not _is_symbolic(n, sizes)]
         """Other numbers, each of which has a program for each of its values."""
@@ -114,6 +114,9 @@ class CompiledPiece:
         """Tensors of sizes that follow from values: each of these has a program of its own."""
         self.is_static = not (self.symbols or self.numbers or self.unknown)
         self.metas = [n.meta["val"] for n in outputs]
+        # torch may replace symbols by others later, as it traces on
+        self.tensor_sizes = [_sizes_in(n.meta["val"]) for n in self.tensors]
+        self.result_sizes = [_sizes_in(meta) for meta in self.metas]
         self.result_orders = [memory_order(meta) for meta in self.metas]
         self.names = CompiledNames([str(n.target) for n in nodes])
         self._traces: dict[tuple[Any, ...], _Traced] = {}
@@ -149,13 +152,11 @@ class CompiledPiece:
         replay = traced.replay
         constants, alive = replay.call_constants()
         inputs = constants.inputs.copy()
-        kept = []
         for entry in traced.inputs:
             x = env[entry.node]
             if not (x if entry.order is None else x.permute(entry.order)).is_contiguous():
                 x = _contiguous(x, entry.order)
-                kept.append(x)
-            inputs[entry.number] = (NO_ARRAY, x.data_ptr())
+            inputs[entry.number] = (x, x.data_ptr())
         variables = replay.variables
         if call.by_name:
             variables = {**variables, **call.by_name}
@@ -163,7 +164,7 @@ class CompiledPiece:
         assert program is not None
         assert traced.outputs is not None
         results = program.run(inputs, variables, constants.fixed)
-        del alive, kept  # in use until here
+        del alive  # in use until here
         layouts = self._layouts.get(call.key) or self._new_layouts(env, call)
         for node, (number, copied), (sizes, strides), finish in zip(
             self.outputs, traced.outputs, layouts, self._finish, strict=True
@@ -187,8 +188,8 @@ class CompiledPiece:
     def _new_layouts(self, env: Mapping[Node, Any], call: CallSizes) -> list[Layout]:
         """Return the sizes and strides of the results in a call, and keep them for others."""
         layouts = []
-        for meta, order in zip(self.metas, self.result_orders, strict=True):
-            sizes = traced_sizes(meta, call.values)
+        for expressions, order in zip(self.result_sizes, self.result_orders, strict=True):
+            sizes = tuple(evaluate_expression(size, call.values) for size in expressions)
             layouts.append((sizes, strides_in_order(sizes, order)))
         if len(self._layouts) >= MAX_LAYOUTS:
             self._layouts.clear()
@@ -247,11 +248,13 @@ class CompiledPiece:
         """Return the input tensors as Porism's, in the order of their axes in memory."""
         symbols = self.sizes.bound(call.values)
         given = []
-        for node, order in zip(self.tensors, self.orders, strict=True):
-            x, meta = env[node], node.meta["val"]
+        for node, order, expressions in zip(
+            self.tensors, self.orders, self.tensor_sizes, strict=True
+        ):
+            x = env[node]
             tensor = from_torch(x.permute(order))
-            if self.sizes.knows(_sizes_in(meta)) and not x.is_complex():
-                sizes = traced_sizes(meta, symbols)
+            if self.sizes.knows(expressions) and not x.is_complex():
+                sizes = [evaluate_expression(size, symbols) for size in expressions]
                 tensor = _with_symbolic_sizes(tensor, [sizes[axis] for axis in order])
             given.append(tensor)
         return given
@@ -261,8 +264,8 @@ class CompiledPiece:
     ) -> tuple[Any, ...]:
         """Compute the outputs from the inputs, as tensors of Porism; both as they lie in memory."""
         env: dict[Node, Any] = dict(numbers)
-        for node in self.symbolic_numbers:
-            env[node] = evaluate_expression(expression_of(node.meta["val"]), symbols)
+        for node, expression in self.symbolic_numbers.items():
+            env[node] = evaluate_expression(expression, symbols)
         for node, value, order in zip(self.tensors, values, self.orders, strict=True):
             env[node] = _permuted(value, _inverse(order))
         for node in self.nodes:

@@ -49,12 +49,17 @@ from porism.tensor.tensor import Tensor
 VIEWS: Final = frozenset(
     f"aten.{name}"
     for name in (
-        *("alias.default", "detach.default", "expand.default", "permute.default", "select.int"),
-        *("slice.Tensor", "squeeze.default", "squeeze.dim", "squeeze.dims", "t.default"),
-        *("transpose.int", "unsqueeze.default", "view.default"),
+        *("_reshape_alias.default", "alias.default", "as_strided.default", "detach.default"),
+        *("diagonal.default", "expand.default", "permute.default", "select.int", "slice.Tensor"),
+        *("split.Tensor", "split_with_sizes.default", "squeeze.default", "squeeze.dim"),
+        *("squeeze.dims", "t.default", "transpose.int", "unbind.int", "unfold.default"),
+        *("unsqueeze.default", "view.default", "view.dtype"),
     )
 )
-"""Operators whose result is a view of their first argument, which torch makes at once."""
+"""Operators whose results are views of their first argument, which torch makes at once.
+
+Where a graph returns a view of an argument, torch reads its offset in memory off the result.
+"""
 
 
 class GraphProgram:
@@ -129,7 +134,10 @@ class GraphProgram:
         metas = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
         tensors = [t for meta in metas for t in tensors_in(meta)]
         return bool(tensors) and all(
-            t.dtype in NAMES and t.layout is torch.strided and (row.complex or not t.is_complex())
+            t.dtype in NAMES
+            and t.layout is torch.strided
+            and t.device.type == "cpu"
+            and (row.complex or not t.is_complex())
             for t in tensors
         )
 
@@ -286,10 +294,14 @@ def _view_chain(node: Node, inside: set[Node], outputs: set[Node]) -> list[Node]
     """Return the views by which a node is made of one that is there in any case; else nothing."""
     chain: list[Node] = []
     while node in inside:
-        if chain and node in outputs and str(node.target) not in VIEWS:
-            return chain
         source = node.args[0] if node.args else None
-        if str(node.target) not in VIEWS or not isinstance(source, Node):
+        name = str(node.target)
+        if node.target is operator.getitem and isinstance(source, Node):
+            name = str(source.target)
+        is_view = name in VIEWS
+        if chain and node in outputs and not is_view:
+            return chain
+        if not is_view or not isinstance(source, Node):
             return []
         chain.append(node)
         node = source

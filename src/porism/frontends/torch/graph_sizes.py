@@ -27,6 +27,10 @@ HEADROOM: Final = 4
 """How many times the size of the first call a variable may become before it is traced again."""
 
 
+ROWS: Final = 8
+"""The least value of a variable, until a smaller one comes: register tiles have so many rows."""
+
+
 @dataclass(slots=True, eq=False)
 class CallSizes:
     """The values of the symbols in a call."""
@@ -86,15 +90,21 @@ class GraphSizes:
             self.variables = {s: self._variable(s, values[s]) for s in self.lows}
             self.version = 1
         for symbol, variable in self.variables.items():
-            if values[symbol] > variable.high:
+            if not variable.low <= values[symbol] <= variable.high:
                 self.variables[symbol] = self._variable(symbol, values[symbol])
                 self.version += 1
         names = {v.name: values[symbol] for symbol, v in self.variables.items()}
         return CallSizes(values, tuple(values.values()), names)
 
     def _variable(self, symbol: Any, value: int) -> Variable:
+        known = self.variables.get(symbol)
+        low = max(self.lows[symbol], ROWS)
+        if value < low or (known is not None and known.low < low):
+            low = self.lows[symbol]
         high = max(LEAST_BOUND, 1 << (HEADROOM * value - 1).bit_length())
-        return Variable(str(symbol), self.lows[symbol], high)
+        if known is not None:
+            high = max(high, known.high)
+        return Variable(str(symbol), low, high)
 
     def make_static(self, symbols: Sequence[Any]) -> None:
         """Let each value of some symbols have programs of its own."""

@@ -44,8 +44,18 @@ def evaluate_expression(expression: Any, symbols: Mapping[Any, Any]) -> Any:
         return base // divisor % modulus
     meaning = _MEANINGS.get(name)
     if meaning is None:
-        raise UnknownSizeError(f"{name} in the size {expression}")
+        return _evaluated_by_sympy(expression, symbols)
     return functools.reduce(meaning, (evaluate_expression(a, symbols) for a in expression.args))
+
+
+def _evaluated_by_sympy(expression: Any, symbols: Mapping[Any, Any]) -> int:
+    """Return the value of an expression for ints; others cannot be computed with nodes."""
+    values = {symbol: symbols.get(symbol) for symbol in expression.free_symbols}
+    if all(isinstance(value, int) for value in values.values()):
+        found = expression.subs(values)
+        if found.is_Integer:
+            return int(found)
+    raise UnknownSizeError(f"{type(expression).__name__} in the size {expression}")
 
 
 def symbols_of(sizes: Iterable[Any]) -> set[Any]:

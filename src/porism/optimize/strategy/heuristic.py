@@ -14,16 +14,20 @@ is one of constant sizes, it is scheduled as if it was alone: by the actions for
 
 from __future__ import annotations
 
+from typing import Final
+
 from porism.base.dtypes import index
 from porism.base.errors import ActionError
 from porism.base.settings import settings
 from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.node import UOp
+from porism.ir.text.expression import show
 from porism.ir.traversal import substitute
 from porism.optimize.actions.action import Action
+from porism.optimize.actions.loops.loop_tiling import OverlapTail
 from porism.optimize.actions.loops.parallel_loop import Thread
-from porism.optimize.analysis.loop_strides import single_nest
+from porism.optimize.analysis.loop_strides import loads_for, single_nest
 from porism.optimize.strategy import scan_strategy, streaming_strategy
 from porism.optimize.strategy.action_plan import Plan
 from porism.optimize.strategy.contractions import contraction_strategy
@@ -60,18 +64,44 @@ def _plan(kernel: UOp, target: Target, constants: frozenset[int] = frozenset()) 
 def _plan_by_strategy(kernel: UOp, target: Target, constants: frozenset[int]) -> Plan:
     if target.gpu is not None:
         return plan_for_gpu(kernel, target)
-    inner = _one_iteration(kernel) if contraction_strategy.has_operand_reuse(kernel) else None
-    if inner is not None:
-        plan = Plan(kernel, target)
-        try:
-            for action in _plan_by_strategy(inner, target, constants).actions:
-                if not isinstance(action, Thread):
-                    plan.do(action)
-            streaming_strategy.parallelize(plan)
-            return plan
-        except ActionError:  # it concerns the loops around
-            pass
+    if contraction_strategy.has_operand_reuse(kernel):
+        tile = _symbolic_rows(kernel)
+        for tiled in (tile, None) if tile is not None else (None,):
+            plan = Plan(kernel, target)
+            try:
+                if tiled is not None:
+                    plan.do(tiled)
+                inner = _one_iteration(plan.kernel)
+                if inner is None:
+                    continue
+                for action in _plan_by_kind(inner, target, constants).actions:
+                    if not isinstance(action, Thread):
+                        plan.do(action)
+                streaming_strategy.parallelize(plan)
+                return plan
+            except ActionError:  # it concerns the loops around
+                continue
     return _plan_by_kind(kernel, target, constants)
+
+
+SYMBOLIC_ROWS: Final = (8, 4, 2)
+"""Rows of a tile of a loop of symbolic extent, chosen by hand: the most that it always has."""
+
+
+def _symbolic_rows(kernel: UOp) -> Action | None:
+    """Return the tiling of the innermost output loop of symbolic extent, if loads are shared in it.
+
+    Iterations of that loop then share the loads that do not depend on it.
+    """
+    end, inner = single_nest(kernel), _one_iteration(kernel)
+    if end is None or inner is None:
+        return None
+    if contraction_strategy.has_operand_reuse(inner, of_both=True):
+        return None  # loops of constant extents share loads already
+    loop = [r for r in end.src[1:] if r.src[0].op is not ops.CONST][-1]
+    rows = next((n for n in SYMBOLIC_ROWS if n <= loop.src[0].vmin), 0)
+    shared = [n for n in loads_for(end.src[0]) if n.ranges and loop not in n.ranges]
+    return OverlapTail(show(loop), rows) if rows and shared else None
 
 
 def _one_iteration(kernel: UOp) -> UOp | None:

@@ -201,3 +201,28 @@ def transformer_encoder_layer(
         return x + perceptron(second(x))
     x = first(src + attention(src))
     return second(x + perceptron(x))
+
+
+# -- experts ---------------------------------------------------------------------------------------
+
+MAX_GROUPED_PRODUCTS = 1 << 27
+"""Products of a grouped matrix product, chosen by hand: in a larger one, tiles of rows that share
+the weights of an expert are worth a product of torch for each of them."""
+
+
+@aten("transformers.grouped_mm_fallback.default")
+def grouped_mm(x: Any, weight: Any, offsets: Any) -> Any:
+    """Return rows times the matrix of the group that each is in; rows behind all groups are 0.
+
+    A group ends before the row at its offset, where the next one begins.
+    """
+    rows, inner, columns = x.shape[0], x.shape[1], weight.shape[2]
+    sizes = (rows, inner, columns)
+    if not all(isinstance(n, int) for n in sizes) or math.prod(sizes) > MAX_GROUPED_PRODUCTS:
+        raise UncoveredFormError("a large grouped matrix product")
+    row = xp.arange(rows)[:, None]
+    group = xp.sum((row >= offsets.astype("int64")[None, :]).astype("int64"), axis=1)
+    inside = group < weight.shape[0]
+    own = xp.take(weight, xp.where(inside, group, 0), axis=0)
+    product = xp.matmul(x[:, None, :], own)[:, 0, :]
+    return xp.where(inside[:, None], product, 0)

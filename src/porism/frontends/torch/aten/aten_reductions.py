@@ -179,7 +179,21 @@ def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
 def cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
     """Return running sums along an axis."""
     x = _wide(x.astype("int64") if dtype is None and x.dtype.kind in "biu" else x, dtype)
+    if x.ndim and not isinstance(x.shape[dim], int):
+        return _masked_running_sum(x, dim)
     return xp.cumsum(x, axis=dim) if x.ndim else x
+
+
+def _masked_running_sum(x: Any, dim: int) -> Any:
+    """Return running sums along an axis of a symbolic size, each a sum of the elements before.
+
+    There is no scan whose graph is the same for every size.
+    """
+    last = xp.moveaxis(x, dim, -1)
+    size = last.shape[-1]
+    before = xp.arange(size)[None, :] <= xp.arange(size)[:, None]
+    sums = xp.sum(xp.where(before, last[..., None, :], 0), axis=-1)
+    return xp.moveaxis(sums.astype(x.dtype), -1, dim)
 
 
 @aten("cumprod.default")

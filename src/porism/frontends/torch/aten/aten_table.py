@@ -42,12 +42,12 @@ def aten(
 ) -> Callable[[Function], Function]:
     """Register a function as operators: `aten("add.Tensor")` is `aten.add.Tensor`.
 
-    Those of torch's other library of operators are named with it, `prims.abs.default`.
+    Those of other libraries of operators are named with it, `prims.abs.default`.
     """
 
     def register(function: Function) -> Function:
         for name in names:
-            full = name if name.startswith("prims.") else f"aten.{name}"
+            full = name if name.count(".") > 1 else f"aten.{name}"
             assert full not in TABLE, f"there are two rows of {full}"
             TABLE[full] = Operator(function, promoting, host)
         return function

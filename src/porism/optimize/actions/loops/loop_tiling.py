@@ -15,6 +15,7 @@ from porism.base.target import Target
 from porism.ir import ops
 from porism.ir.axis import Axis
 from porism.ir.node import UOp
+from porism.ir.text.expression import show
 from porism.ir.traversal import toposort
 from porism.optimize.actions.action import Action
 from porism.optimize.actions.loop_substitution import replace_loop, split_loop
@@ -44,7 +45,7 @@ class Split(Action):
 
 @dataclass(frozen=True)
 class OverlapTail(Action):
-    """Tile an output loop whose extent is no multiple, with an overlapping tail tile.
+    """Tile an output loop whose extent is no multiple, or varies, with an overlapping tail tile.
 
     The last tile begins earlier, so that it ends where the loop does. No load needs a mask; the
     stores of the last tile leave out the elements that the tile before it has stored.
@@ -57,10 +58,12 @@ class OverlapTail(Action):
     def apply(self, kernel: UOp, target: Target) -> UOp:
         loop = self.loop(kernel, self.axis)
         self.require_kind(loop, (Axis.LOOP, Axis.THREAD, Axis.GLOBAL))
-        extent = self.extent_of(loop)
-        if not 2 <= self.amount < extent or extent % self.amount == 0:
+        extent = loop.src[0]
+        known = int(extent.arg) if extent.op is ops.CONST else None
+        least = extent.vmin if known is None else known - 1
+        if not 2 <= self.amount <= least or (known is not None and known % self.amount == 0):
             raise self.refuse(
-                f"the extent of {self.axis} is {extent}",
+                f"the extent of {self.axis} is {show(extent)}",
                 f"tiles of {self.amount} do not overlap there",
                 "Split it into equal tiles, or use an amount that is smaller than the extent",
             )
@@ -80,11 +83,11 @@ def tile_with_overlap(kernel: UOp, loop: UOp, amount: int) -> UOp:
     No iteration is beyond the end of the loop. The iterations that two tiles share are computed by
     both and stored by the first.
     """
-    extent = int(loop.src[0].arg)
+    extent = loop.src[0]
     axis, kind = loop.arg
-    outer = UOp.range(-(-extent // amount), (*axis, 0), kind)
+    outer = UOp.range((extent + (amount - 1)) // amount, (*axis, 0), kind)
     inner = UOp.range(amount, (*axis, 1), Axis.LOOP)
-    first = ops.MIN(outer * amount, UOp.const(loop.dtype, extent - amount))
+    first = ops.MIN(outer * amount, extent - amount)
     value = first + inner
     is_first_time = value >= outer * amount
     tiled = replace_loop(kernel, loop, value, [outer, inner])

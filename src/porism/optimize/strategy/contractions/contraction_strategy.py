@@ -77,11 +77,12 @@ MIN_PACK_BYTES: Final = 1 << 17
 """Bytes that a packed panel may always have, also where the L2 cache is smaller or not known."""
 
 
-def has_operand_reuse(kernel: UOp) -> bool:
+def has_operand_reuse(kernel: UOp, *, of_both: bool = False) -> bool:
     """Return whether a reduction reuses its operands.
 
     It does if one operand is invariant in a loop that another one depends on, and the other way
-    round for a second loop; or only the former, if the reduction is long.
+    round for a second loop; or only the former, if the reduction is long and reuse `of_both` is not
+    asked for.
     """
     for node in toposort(kernel):
         if node.op is not ops.REDUCE:
@@ -90,7 +91,8 @@ def has_operand_reuse(kernel: UOp) -> bool:
         loads = [load for load in loads_for(node.src[0]) if load.ranges]
         loops = [set(load.ranges) & set(node.ranges) for load in loads]
         for own, others in itertools.permutations(loops, 2):
-            if own - others and (others - own or trip_count(node.src[1:]) >= LONG_K):
+            is_long = not of_both and trip_count(node.src[1:]) >= LONG_K
+            if own - others and (others - own or is_long):
                 return True
     return False
 
