@@ -18,7 +18,7 @@ from porism.base.errors import PorismError, TypeMismatch
 from porism.engine.run.buffer_storage import array_of, node_storage
 from porism.ir import ops
 from porism.ir.traversal import toposort
-from porism.tensor.memory.dlpack_capsules import _VERSIONED, _pointer_of, _Versioned
+from porism.tensor.memory.dlpack_capsules import VERSIONED, VersionedTensor, _pointer_of
 from porism.tensor.memory.shared_memory import NotShared
 from porism.tensor.promotion import ELEMENT_TYPES
 from tests.tensor.oracle import agree, refuses
@@ -49,7 +49,7 @@ class Foreign:
 
 def structure(capsule: Any) -> Any:
     """Return the structure of a versioned capsule."""
-    return _Versioned.from_address(_pointer_of(capsule, _VERSIONED))
+    return VersionedTensor.from_address(_pointer_of(capsule, VERSIONED))
 
 
 def shares(tensor: Any, array: Any) -> bool:
