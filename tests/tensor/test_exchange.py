@@ -221,7 +221,7 @@ class Foreign:
 def test_advice_for_tensors_of_other_libraries() -> None:
     for tensor, fix in (
         (Foreign(np.ones(2), requires_grad=True), "x.detach()"),
-        (Foreign(np.ones(2), device=2), "move it to the CPU's memory first"),
+        (Foreign(np.ones(2), device=10), "move it to the CPU's memory first"),  # ROCm
     ):
         with refuses(TypeMismatch, "from_dlpack of a Foreign") as caught:
             porism.asarray(tensor)

@@ -23,7 +23,7 @@ from porism.ir.traversal import rebuild, substitute, toposort
 from porism.lower import linearize
 from porism.schedule import memory_plan, schedule
 from porism.schedule.ranged_stages import rewrite_ranged
-from porism.schedule.rangeify import movement_indices, use_analysis, value_building
+from porism.schedule.rangeify import movement_indices, use_analysis
 from porism.schedule.rangeify.movement_indices import Element, SourceElement
 from tests.verify.fault_injection import Change, break_stage
 
@@ -187,8 +187,7 @@ def moving(op: Any, wrong: Callable[[UOp, Element, SourceElement], SourceElement
             element_read = right(node, element)
             return wrong(node, element, element_read) if node.op is op else element_read
 
-        for module in (use_analysis, value_building):
-            patch.setattr(module, "source_element", wrong_source_element)
+        patch.setattr(use_analysis, "source_element", wrong_source_element)
 
     return plant
 

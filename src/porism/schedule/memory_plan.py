@@ -63,7 +63,7 @@ def plan_memory(lifetimes: Sequence[Lifetime]) -> Plan:
     """Allocate temporaries, each of which is written once.
 
     >>> plan_memory([Lifetime(100, 0, (1,)), Lifetime(100, 1, (2,)), Lifetime(100, 2, (3,))])
-    Plan(offsets=(0, 128, 0), peak=256, sum=384, waits=((2, 0), (2, 1)))
+    Plan(offsets=(0, 128, 0), peak=256, sum=384, waits=((2, 0), (2, 1)), slots=())
     """
     offsets = [0] * len(lifetimes)
     free = _FreeList()
