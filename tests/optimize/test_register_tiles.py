@@ -371,3 +371,15 @@ def test_windows_of_half_precision() -> None:
     assert 2 in [a.buffer for a in actions if isinstance(a, Pack)]
     (plain,) = porism.kernels(result)
     assert porism.opt(plain, actions).check() < 1e-2
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 5), (2, 17), (9, 2)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_operands_whose_masks_are_decided_need_no_panel(axis: int, rows: int, columns: int) -> None:
+    """Of a concatenation each load depends on some of its loops: a strategy finds no row of all."""
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((rows, 3), np.float32) for _ in range(2)]
+    left = np.concatenate(parts, axis)
+    right = rng.standard_normal((left.shape[1], columns), np.float32)
+    joined = porism.concat([porism.asarray(part) for part in parts], axis)
+    np.testing.assert_allclose((joined @ porism.asarray(right)).numpy(), left @ right, rtol=1e-4)

@@ -281,12 +281,10 @@ def _pack_rows(plan: Plan, contraction: Contraction, tile: TilePlan) -> None:
     for operand in tile.packed:
         if tile.vector_loop in operand.ranges:
             continue
-        which, load = next(
-            (k, n)
-            for k, n in enumerate(loads_of(plan.kernel, operand.buffer))
-            if not any(is_part_of(r, tile.vector_loop) for r in n.ranges)
-        )
-        own = {r: next(p for p in load.ranges if is_part_of(p, r)) for r in operand.ranges}
+        found = _load_of_rows(plan, operand, tile)
+        if found is None:
+            continue
+        which, load, own = found
         own |= {_output_loop(p, contraction): p for p in load.ranges if p.arg[1] is Axis.UPCAST}
         order = row_axes(contraction, operand, tile.m_loop, tile.m)
         axes = tuple(show(own[r]) for r in order)
@@ -294,6 +292,22 @@ def _pack_rows(plan: Plan, contraction: Contraction, tile: TilePlan) -> None:
         loops = plan.try_create_loops(Pack(operand.buffer, axes, which, row=row))
         if loops:
             _copy_rows(plan, loops[-1])
+
+
+def _load_of_rows(
+    plan: Plan, operand: Operand, tile: TilePlan
+) -> tuple[int, UOp, dict[UOp, UOp]] | None:
+    """Return which load of a buffer reads the rows of an operand, with the parts of its loops.
+
+    None if no load depends on all loops of the operand, as where a mask is decided by one of them.
+    """
+    for which, load in enumerate(loads_of(plan.kernel, operand.buffer)):
+        if any(is_part_of(r, tile.vector_loop) for r in load.ranges):
+            continue
+        parts = {r: p for r in operand.ranges for p in reversed(load.ranges) if is_part_of(p, r)}
+        if len(parts) == len(operand.ranges):
+            return which, load, parts
+    return None
 
 
 def _lanes_of(plan: Plan, tile: TilePlan) -> UOp:
